@@ -17,6 +17,7 @@ import asyncio
 import hashlib
 import json
 import os
+import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ from typing import Any, Literal
 
 import aiohttp
 import dspy
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Task
@@ -35,7 +35,7 @@ from debate_judge.programs import parsing
 from debate_judge.programs.examples import fit_tfidf
 from debate_judge.programs.judge import Failure, Item
 from debate_judge.programs.lm.engine import JudgeLM
-from debate_judge.programs.lm.limits import retry_after, retry_wait
+from debate_judge.programs.lm.limits import retry_after
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import redact_text
 from debate_judge.programs.role import Fields, Role, RoleReply
@@ -50,23 +50,16 @@ Search = Callable[[str], Sequence[str] | Awaitable[Sequence[str]]]
 """From a query to texts, the best first; at most `MAX_SNIPPETS` are used. What it raises leaves the item unscored, but
 an `InputError` ends the run."""
 
-_MAX_ATTEMPTS = 3
 _DEADLINE = 20.0
 """Seconds that one attempt may take."""
-_MAX_WAIT = 30.0
-_RETRYABLE_STATUSES = {408, 429, 500, 502, 503, 504}
 
 
 class SearchError(Exception):
-    """A query without a result; if `transient`, another attempt may succeed, after `retry_after` seconds if given."""
-
-    def __init__(self, message: str, *, transient: bool = False, retry_after: float | None = None) -> None:
-        super().__init__(message)
-        self.transient, self.retry_after = transient, retry_after
+    """A query without a result."""
 
 
 class Serper:
-    """A search of Google's results by serper.dev, the provider that Factool uses.
+    """A search of Google's results by serper.dev, the provider that Factool uses; up to three attempts.
 
     Args:
         key: By default from SERPER_API_KEY.
@@ -78,7 +71,7 @@ class Serper:
     def __init__(self, key: str | None = None, url: str | None = None, pause: float = 1.0) -> None:
         self._key = key or os.environ.get("SERPER_API_KEY") or ""
         self._url = (url or os.environ.get("SERPER_API_BASE") or "https://google.serper.dev").rstrip("/") + "/search"
-        self._pause = pause
+        self._pauses = pause, 2 * pause
         if not self._key:
             raise InputError(
                 "web search by serper.dev needs a key",
@@ -87,34 +80,27 @@ class Serper:
             )
 
     async def __call__(self, query: str) -> list[str]:
+        body, problem = {"q": query, "num": MAX_SNIPPETS}, ""
         timeout = aiohttp.ClientTimeout(total=_DEADLINE)
-        retrying = AsyncRetrying(
-            retry=retry_if_exception(lambda error: isinstance(error, SearchError) and error.transient),
-            stop=stop_after_attempt(_MAX_ATTEMPTS),
-            wait=self._seconds_to_wait,
-            reraise=True,
-        )
         async with aiohttp.ClientSession(timeout=timeout, headers={"X-API-KEY": self._key}) as session:
-            return await retrying(self._search, session, query)
-
-    def _seconds_to_wait(self, state: RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        return retry_wait(error, state.attempt_number, self._pause, _MAX_WAIT)
-
-    async def _search(self, session: aiohttp.ClientSession, query: str) -> list[str]:
-        body = {"q": query, "num": MAX_SNIPPETS}
-        try:
-            # A redirect would send the key to another address.
-            async with session.post(self._url, json=body, allow_redirects=False) as response:
-                if response.status == 200:
-                    return _passages(await response.read())
-        except (TimeoutError, aiohttp.ClientError) as error:
-            raise SearchError(f"the web search failed ({type(error).__name__})", transient=True) from error
-        problem = f"HTTP {response.status}"
-        if response.status in (401, 402, 403):
-            raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
-        transient, wait = response.status in _RETRYABLE_STATUSES, retry_after(response.headers)
-        raise SearchError(f"the web search failed ({problem})", transient=transient, retry_after=wait)
+            for pause in (*self._pauses, None):
+                wait: float | None = None
+                try:
+                    # A redirect would send the key to another address.
+                    async with session.post(self._url, json=body, allow_redirects=False) as response:
+                        if response.status == 200:
+                            return _passages(await response.read())
+                    problem = f"HTTP {response.status}"
+                    if response.status in (401, 402, 403):
+                        raise InputError(f"serper.dev refuses the key ({problem})", field="SERPER_API_KEY")
+                    if response.status not in (408, 429, 500, 502, 503, 504):
+                        break
+                    wait = retry_after(response.headers)
+                except (TimeoutError, aiohttp.ClientError) as error:
+                    problem = type(error).__name__
+                if pause is not None:
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.5) if wait is None else min(wait, 30.0))
+        raise SearchError(f"the web search failed ({problem})")
 
 
 def _passages(raw: bytes) -> list[str]:
@@ -162,45 +148,35 @@ async def stored_texts(name: str, search: Search, query: str) -> list[str]:
     Raises:
         SearchError: The search failed, or did not return texts.
     """
-    lm = dspy.settings.lm
-    if not isinstance(lm, JudgeLM):
-        return await _texts(search, query)
-    query_key = json.dumps(["search", name, query, MAX_SNIPPETS])
-    key = hashlib.blake2b(query_key.encode(), digest_size=16).hexdigest()
 
     async def find() -> Reply:
-        return Reply(json.dumps(await _texts(search, query), ensure_ascii=False))
+        try:
+            # In a thread, because a function that waits would block all other debates.
+            found = await asyncio.to_thread(search, query)
+            texts = await found if isawaitable(found) else found
+        except (InputError, SearchError):
+            raise
+        except Exception as error:
+            raise SearchError(f"the search failed ({type(error).__name__}: {redact_text(str(error))})") from error
+        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+            raise SearchError("the search did not return a list of texts")
+        return Reply(json.dumps(list(texts)[:MAX_SNIPPETS], ensure_ascii=False))
 
-    results: list[str] = json.loads((await lm.get_or_create(key, "search", find)).text)
-    return results
-
-
-async def _texts(search: Search, query: str) -> list[str]:
-    try:
-        # In a thread, because a function that waits would block all other debates.
-        found = await asyncio.to_thread(search, query)
-        texts = await found if isawaitable(found) else found
-    except (InputError, SearchError):
-        raise
-    except Exception as error:
-        raise SearchError(f"the search failed ({type(error).__name__}: {redact_text(str(error))})") from error
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-        raise SearchError("the search did not return a list of texts")
-    return list(texts)[:MAX_SNIPPETS]
+    lm = dspy.settings.lm
+    key = hashlib.blake2b(json.dumps(["search", name, query, MAX_SNIPPETS]).encode(), digest_size=16).hexdigest()
+    reply = await (lm.get_or_create(key, "search", find) if isinstance(lm, JudgeLM) else find())
+    texts: list[str] = json.loads(reply.text)
+    return texts
 
 
 # --- claims ---
 
 ResponseType = Literal["document", "answer", "dialogue", "claim"]
 
-_TYPES_BY_WORD: tuple[tuple[str, ResponseType], ...] = (
-    ("question", "answer"),
-    ("prompt", "answer"),
-    ("dialogue", "dialogue"),
-    ("conversation", "dialogue"),
-    ("chat", "dialogue"),
-)
-"""(word in the task's source label, type of the response)."""
+_TYPES_BY_WORD: Mapping[str, ResponseType] = {
+    "question": "answer", "prompt": "answer", "dialogue": "dialogue", "conversation": "dialogue", "chat": "dialogue",
+}  # fmt: skip
+"""Word in the task's source label -> type of the response."""
 
 _NUMBER_MARKER = re.compile(r"\(?\d{1,3}[.):]\s+")
 _BULLET_MARKER = re.compile(r"[-*•]\s+")
@@ -212,7 +188,7 @@ def response_type_of(task: Task) -> ResponseType:
     if task.candidate_label.lower() == "claim":
         return "claim"
     label = task.source_label.lower()
-    return next((response_type for word, response_type in _TYPES_BY_WORD if word in label), "document")
+    return next((response_type for word, response_type in _TYPES_BY_WORD.items() if word in label), "document")
 
 
 ANSWER_NOTE = f"{ANSWER_RULE} What is true but not what was asked for has a severity of 1 or 2."
@@ -276,9 +252,19 @@ def parse_claims(text: str, max_claims: int) -> tuple[str, ...] | parsing.Unread
     text = text.strip()
     if _NONE.fullmatch(text):
         return ()
-    lines = _json_list(text) if text.startswith("[") else _lines(text)
-    if lines is None:
-        return parsing.Unreadable("the claims looked like a JSON list but were not one of texts; give one claim a line")
+    if text.startswith("["):
+        try:
+            values = json.loads(text, strict=False)
+            lines = [value["claim"] if isinstance(value, dict) else value for value in values]
+            lines = [line.strip() for line in lines]
+        except (ValueError, KeyError, AttributeError, RecursionError):
+            problem = "the claims looked like a JSON list but were not one of texts; give one claim a line"
+            return parsing.Unreadable(problem)
+    else:
+        lines = [_BULLET_MARKER.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
+        # Numbers are list markers only if all lines begin with one, because a claim may begin with a number.
+        if all(map(_NUMBER_MARKER.match, lines)):
+            lines = [_NUMBER_MARKER.sub("", line, count=1) for line in lines]
     claims = tuple(dict.fromkeys(" ".join(line.split()) for line in lines if line.strip()))
     if not claims:
         return parsing.Unreadable("no claims were given; write NONE where the text states nothing")
@@ -287,24 +273,6 @@ def parse_claims(text: str, max_claims: int) -> tuple[str, ...] | parsing.Unread
             f"there were {len(claims)} claims; give at most {max_claims}, joining what belongs together"
         )
     return claims
-
-
-def _lines(text: str) -> list[str]:
-    lines = [_BULLET_MARKER.sub("", line.strip(), count=1) for line in text.splitlines() if line.strip()]
-    # Numbers are list markers only if all lines begin with one, because a claim may begin with a number.
-    if all(_NUMBER_MARKER.match(line) for line in lines):
-        return [_NUMBER_MARKER.sub("", line, count=1) for line in lines]
-    return lines
-
-
-def _json_list(text: str) -> list[str] | None:
-    try:
-        values = json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    claims = [value.get("claim") if isinstance(value, dict) else value for value in values]
-    texts = [claim for claim in claims if isinstance(claim, str)]
-    return texts if len(texts) == len(claims) else None
 
 
 # --- evidence ---
