@@ -8,7 +8,6 @@ from math import comb
 from statistics import median
 
 from debate_judge.data.schema import Aspect, Corpus
-from debate_judge.data.splits import near_duplicates
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +51,6 @@ class CorpusStatistics:
     """Comments of raters."""
     repeated_texts: int
     """Candidates with the text of an earlier one in their group; in any group where there are no sources."""
-    near_duplicates: tuple[int, int]
-    """Number of groups that are near-duplicates of others, and number of sets that they form."""
     aspects: tuple[AspectStatistics, ...]
 
 
@@ -61,7 +58,6 @@ def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
     """Count the contents of a corpus."""
     groups = corpus.groups
     sizes = [len(group.candidates) for group in groups]
-    duplicate_sets = near_duplicates(groups)
     texts = [[candidate.text for candidate in group.candidates] for group in groups]
     if not any(group.source for group in groups):
         texts = [[text for of_group in texts for text in of_group]]
@@ -74,7 +70,6 @@ def corpus_statistics(corpus: Corpus) -> CorpusStatistics:
         references=sum(bool(group.references) for group in groups),
         comments=sum(len(written) for g in groups for c in g.candidates for written in c.comments.values()),
         repeated_texts=sum(len(of_group) - len(set(of_group)) for of_group in texts),
-        near_duplicates=(sum(map(len, duplicate_sets)), len(duplicate_sets)),
         aspects=tuple(_aspect_statistics(corpus, corpus.task.aspect(name)) for name in corpus.rated_aspects()),
     )
 

@@ -99,7 +99,12 @@ class Folds(NamedTuple):
 
 
 def split(
-    corpus: Corpus, *, aspects: Sequence[str], seed: int, fractions: tuple[float, float, float] = (0.3, 0.3, 0.4)
+    corpus: Corpus,
+    *,
+    aspects: Sequence[str],
+    seed: int,
+    fractions: tuple[float, float, float] = (0.3, 0.3, 0.4),
+    sets: Sets | None = None,
 ) -> Splits:
     """Split a corpus by source.
 
@@ -108,6 +113,7 @@ def split(
         aspects: The aspects to judge; each must be measurable in each part.
         seed: Determines the order of the groups.
         fractions: Shares of the groups for train, dev and held-out.
+        sets: Those of `ordered_sets`, if they are known.
 
     Raises:
         InputError: The fractions do not add up to 1, or a part has too few ratings to measure an aspect: fewer than
@@ -117,7 +123,7 @@ def split(
     if len(fractions) != 3 or min(fractions) <= 0 or not math.isclose(math.fsum(fractions), 1):
         expected = "three positive numbers that add up to 1"
         raise InputError("not fractions of the groups", expected=expected, found=fractions)
-    sets = _ordered_sets(corpus, seed)
+    sets = sets or ordered_sets(corpus, seed)
     return _splits(corpus, _consecutive_parts(corpus, sets, fractions), sets, aspects)
 
 
@@ -129,7 +135,7 @@ def split_with_held_out(corpus: Corpus, held_out: int, *, aspects: Sequence[str]
     """
     first = len(corpus.groups) - held_out
     others = replace(corpus, groups=corpus.groups[:first])
-    sets = _ordered_sets(others, seed)
+    sets = ordered_sets(others, seed)
     parts = [*_consecutive_parts(others, sets, (0.5, 0.5)), replace(corpus, groups=corpus.groups[first:])]
     return _splits(corpus, parts, sets, aspects)
 
@@ -181,7 +187,9 @@ def default_folds(corpus: Corpus) -> int:
     return 1 if corpus.sources >= MIN_SOURCES_FOR_SPLIT else max(MIN_FOLDS, min(FOLDS, corpus.sources))
 
 
-def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int) -> Folds:
+def make_folds(
+    corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int, sets: Sets | None = None
+) -> Folds:
     """Cut a corpus into folds, by source.
 
     The folds form two halves. For a fold, train is the half that it is not in, and dev is the rest of its own half. All
@@ -194,6 +202,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
         aspects: The aspects to judge; each must be measurable in train and dev of each fold.
         seed: Determines the order of the groups.
         count: Number of folds, at least `MIN_FOLDS`.
+        sets: Those of `ordered_sets`, if they are known.
 
     Raises:
         InputError: There are fewer sources than folds, or a fold's train or dev part has too few ratings to measure an
@@ -207,7 +216,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
             "it by, and one to hold out",
             found=count,
         )
-    sets = _ordered_sets(corpus, seed)
+    sets = sets or ordered_sets(corpus, seed)
     folds = _consecutive_parts(corpus, sets, [1 / count] * count)
     if not all(fold.groups for fold in folds):
         raise InputError(
@@ -231,7 +240,7 @@ def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int)
     return Folds(splits(*halves, ()), (of_half(*halves), of_half(*halves[::-1])))
 
 
-def _ordered_sets(corpus: Corpus, seed: int) -> Sets:
+def ordered_sets(corpus: Corpus, seed: int) -> Sets:
     """The groups in the order of the hashes of `seed` and their sources; those of one source and near-duplicates are a
     set, put where the first of them is."""
     keys = [hashlib.sha256(f"{seed}\n{group.source_key}".encode()).hexdigest() for group in corpus.groups]

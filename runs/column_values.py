@@ -1,4 +1,4 @@
-"""What the values of a column look like: free text, numbers, yes and no, or words of a scale."""
+"""What a column of a file probably is, by its name and its values: text, numbers, yes and no, or words of a scale."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from debate_judge.data.files.columns import code_of, word_list
+from debate_judge.data.files.columns import (
+    COMMENT_WORDS,
+    CONTEXT_WORDS,
+    REFERENCE_WORDS,
+    SOURCE_WORDS,
+    TEXT_WORDS,
+    code_of,
+    normalized_name,
+    role_of_name,
+    tokens,
+    word_list,
+)
 from debate_judge.data.files.records import (
     YES_NO_WORDS,
     allows_decimal_comma,
@@ -21,13 +32,36 @@ from debate_judge.data.files.records import (
 )
 from debate_judge.data.schema import Scale
 
-_LEADING = re.compile(
-    r"\(?(-?\d+(?:\.\d+)?)\)?\s*(?:[-–—:.)=/]\s*)?(?=[^\d\s.,]).*|.*[^\d\s].*\((-?\d+)\)|(\d+) stars?"
-)
+_GOOD = "approved|accepted|accept|submitted|valid"
+WORDS = {
+    kind: word_list(words)
+    for kind, words in {
+        # In the names of columns.
+        "system": "system|model|architecture|method|generator|sys",
+        "aspect": "aspect|criterion|criteria|dimension|metric|quality|attribute|category",
+        "rating": "rating|score|value|grade|label|points|mark|stars|judgement|judgment|severity",
+        "verdict": "winner|preference|preferred|better|verdict|choice|chosen|selected|vote|label|best",
+        "no verdict": "strength|confidence|date|id",
+        # In cells.
+        "tie": "tie|similar|equal|equally|same|both|neither|neutral|draw",
+        "slight": "slightly|somewhat|marginally|little|bit",
+        "unsure": "can't tell|cannot tell|don't know|dont know|maybe|n/a|not sure|skip|unclear|unsure",
+        "ticked": "1|true|yes|x|✓|on",
+        "unticked": "0|false|no|",
+        "passed": "1|true|yes|pass|passed|correct",
+        "good status": _GOOD,
+        "status": f"{_GOOD}|canceled|cancelled|discarded|draft|ignore|ignored|invalid|reject|rejected|skipped",
+    }.items()
+} | {
+    "comment": COMMENT_WORDS,
+    "texts": (*SOURCE_WORDS, *REFERENCE_WORDS, *TEXT_WORDS, *CONTEXT_WORDS),
+    "ours": ("candidate", "group", "rater", "aspect", "winner"),
+}
+"""The recognised words, apart from those of scales."""
+
 SEVERITIES = dict.fromkeys(("no-error", "no error", "none", "neutral"), 0) | dict(
     minor=1, moderate=3, major=5, critical=10
 )
-_UNSURE = word_list("can't tell|cannot tell|don't know|dont know|maybe|n/a|not sure|skip|unclear|unsure")
 _SCALES = (
     "strongly disagree|disagree,somewhat disagree|neutral,neither,neither agree nor disagree"
     "|agree,somewhat agree|strongly agree",
@@ -49,19 +83,27 @@ _COMMON_ENDS = (
     *((0, 1), (1, 3), (0, 2), (0, 3), (1, 4), (0, 4), (1, 5), (0, 5)),
     *((1, 7), (1, 10), (0, 10), (1, 100), (0, 100)),
 )
+_LEADING = re.compile(
+    r"\(?(-?\d+(?:\.\d+)?)\)?\s*(?:[-–—:.)=/]\s*)?(?=[^\d\s.,]).*|.*[^\d\s].*\((-?\d+)\)|(\d+) stars?"
+)
 _NAME_WITH_SCALE = re.compile(r"(.*\S)\s*[(\[]\s*(-?\d{1,3})\s*(?:-|–|\.\.|to)\s*(\d{1,3})\s*[)\]]\s*")
 """Name of a column that ends in its scale, as surveys write it: `Coherence (1-5)`."""
-_TICKS = {"0", "1", "true", "false", "yes", "no", "x", "✓", "on", ""}
 _MAX_VALUES, _MAX_LABELS, _MAX_LABEL = 101, 11, 40
 _MIN_SHARE = 0.8
 """Least share of a column's values that have to be ratings; loading then reports the first value that is not one."""
 
 
 class Column:
-    """The values of a column."""
+    """A column: its name, its values, and what both say of it; each is found once, when it is asked for."""
 
     def __init__(self, name: str, cells: list[object], is_table: bool, *, decimal_commas: bool = False) -> None:
         self.name, self.cells, self.is_table, self.decimal_commas = name, cells, is_table, decimal_commas
+        self.normalized, self.tokens, self.role = normalized_name(name), tokens(name), role_of_name(name)
+
+    @cached_property
+    def last(self) -> str:
+        """The last word of its name."""
+        return self.tokens[-1] if self.tokens else ""
 
     @cached_property
     def present(self) -> list[object]:
@@ -75,8 +117,16 @@ class Column:
                 parts = cell.split(";")
             elif self.is_table and isinstance(cell, str) and re.fullmatch(r"\s*\[[-\d., ]*\]\s*", cell):
                 parts = cell.strip(" []").split(",")
-            values += [_converted(part, self.is_table, self.decimal_commas) for part in parts if not is_missing(part)]
+            values += [self._converted(part) for part in parts if not is_missing(part)]
         return values
+
+    def _converted(self, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        text = value.strip()
+        if self.decimal_commas and "," in text and allows_decimal_comma(text):
+            text = text.replace(",", ".")
+        return float(text) if looks_like_a_number(text) and (self.is_table or len(text) < 5) else text
 
     @cached_property
     def numbers(self) -> list[float]:
@@ -98,6 +148,42 @@ class Column:
         return distinct if few and max(map(len, distinct)) <= _MAX_LABEL else []
 
     @cached_property
+    def codes(self) -> list[str]:
+        """The different values of its cells, at most 21."""
+        found: dict[str, None] = {}
+        for cell in self.cells:
+            if not is_missing(cell):
+                found[code_of(cell)] = None
+                if len(found) > 20:
+                    break
+        return list(found)
+
+    @cached_property
+    def labels(self) -> dict[str, float]:
+        """Label -> rating, if the values are known words for ratings; empty for others."""
+        numbers = [_leading_number(word) for word in self.words]
+        known = [word for word in self.words if word.casefold() not in WORDS["unsure"]]
+        found: dict[str, float] = {}
+        if self.words and None not in numbers and len({*numbers}) == len(numbers):
+            found = dict(zip(self.words, numbers, strict=True))  # type: ignore[arg-type]
+        elif len(self.words) > 1 and self.is_severity:
+            found = {word: float(SEVERITIES[word.casefold()]) for word in self.words}
+        elif len(known) > 1 and all(word.lower() in YES_NO_WORDS for word in known):
+            # Yes and no need no labels, unless there is a third word beside them.
+            found = {w: float(YES_NO_WORDS[w.lower()]) for w in known} if len(known) == 2 < len(self.words) else {}
+        elif len(known) > 1:
+            for scale in _SCALES:
+                at = {w: n for w in known for n, step in enumerate(scale.split("|")) if w.casefold() in step.split(",")}
+                if len(at) == len(known) == len({*at.values()}):
+                    found = {w: float(r) for r, w in enumerate(sorted(known, key=at.__getitem__), len(known) > 2)}
+                    break
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    @property
+    def unsure(self) -> list[str]:
+        return [word for word in self.words if word.casefold() in WORDS["unsure"] and word not in self.labels]
+
+    @cached_property
     def is_messages(self) -> bool:
         return any(map(messages_in, self.cells[:200]))
 
@@ -107,6 +193,10 @@ class Column:
         texts = [listed_texts(cell) for cell in self.cells if not is_missing(cell)]
         words = sum(len(text.split()) for of_cell in texts for text in of_cell or ())
         return bool(texts) and all(texts) and words >= 2 * sum(map(len, filter(None, texts)))
+
+    @cached_property
+    def average_length(self) -> float:
+        return sum(len(str(v)) for v in self.cells if v is not None) / max(1, len(self.cells))
 
     @cached_property
     def is_text(self) -> bool:
@@ -122,50 +212,17 @@ class Column:
         return (words >= 3 or foreign or long > 200) and not self.labels and (not self.words or long > _MAX_LABEL)
 
     @cached_property
-    def average_length(self) -> float:
-        return sum(len(str(v)) for v in self.cells if v is not None) / max(1, len(self.cells))
-
-    @cached_property
-    def labels(self) -> dict[str, float]:
-        """Label -> rating, if the values are known words for ratings; empty for others."""
-        numbers = [_leading_number(word) for word in self.words]
-        known = [word for word in self.words if word.casefold() not in _UNSURE]
-        found: dict[str, float] = {}
-        if self.words and None not in numbers and len({*numbers}) == len(numbers):
-            found = dict(zip(self.words, numbers, strict=True))  # type: ignore[arg-type]
-        elif len(self.words) > 1 and self.is_severity:
-            found = {word: float(SEVERITIES[word.casefold()]) for word in self.words}
-        elif len(known) > 1 and all(word.lower() in YES_NO_WORDS for word in known):
-            # Yes and no need no labels, unless there is a third word beside them.
-            found = {w: float(YES_NO_WORDS[w.lower()]) for w in known} if len(known) == 2 < len(self.words) else {}
-        elif len(known) > 1:
-            for scale in _SCALES:
-                steps = [step.split(",") for step in scale.split("|")]
-                at = {w: n for w in known for n, step in enumerate(steps) if w.casefold() in step}
-                if len(at) == len(known) and len({*at.values()}) == len(at):
-                    found = {w: float(r) for r, w in enumerate(sorted(known, key=at.__getitem__), len(known) > 2)}
-                    break
-        return dict(sorted(found.items(), key=lambda item: item[1]))
-
-    @cached_property
-    def is_severity(self) -> bool:
-        """Whether the values are severities of errors, as of MQM."""
-        return bool(self.words) and {word.casefold() for word in self.words} <= SEVERITIES.keys()
-
-    @property
-    def unsure(self) -> list[str]:
-        return [word for word in self.words if word.casefold() in _UNSURE and word not in self.labels]
-
-    @cached_property
-    def codes(self) -> list[str]:
-        """The different values of its cells, at most 21."""
-        found: dict[str, None] = {}
-        for cell in self.cells:
-            if not is_missing(cell):
-                found[code_of(cell)] = None
-                if len(found) > 20:
-                    break
-        return list(found)
+    def may_be_text(self) -> bool:
+        """Whether it may hold texts to be judged: free text, or what its name says, unless it holds numbers, yes and
+        no, or a few words."""
+        if self.normalized in WORDS["ours"] or self.is_text:
+            return self.is_text and self.normalized not in WORDS["ours"]
+        if self.role not in ("text", "source") or not self.present or self.numbers:
+            return False
+        if self.normalized in (*SOURCE_WORDS, *TEXT_WORDS) and not self.choices:
+            return True
+        many = len(self.codes) > 20 or len(self.codes) > len(self.cells) / 4
+        return not self.labels and len(self.choices) < len(self.present) and many
 
     @property
     def is_rated(self) -> bool:
@@ -173,8 +230,13 @@ class Column:
         return bool(self.numbers or self.choices or self.labels)
 
     @property
+    def is_severity(self) -> bool:
+        """Whether the values are severities of errors, as of MQM."""
+        return bool(self.words) and {word.casefold() for word in self.words} <= SEVERITIES.keys()
+
+    @property
     def is_ticks(self) -> bool:
-        return {*self.codes} <= _TICKS
+        return {*self.codes} <= {*WORDS["ticked"], *WORDS["unticked"]}
 
     @property
     def has_decimal_commas(self) -> bool:
@@ -240,7 +302,7 @@ def name_without_scale(name: str) -> str:
 
 
 def is_ticked(cell: object) -> bool:
-    return cell is not None and code_of(cell) in {"1", "true", "yes", "x", "✓", "on"}
+    return cell is not None and code_of(cell) in WORDS["ticked"]
 
 
 def ends(lowest: float, highest: float, integers: bool) -> tuple[float, float]:
@@ -256,15 +318,6 @@ def ends(lowest: float, highest: float, integers: bool) -> tuple[float, float]:
     return lowest // 1, -(-highest // 1)
 
 
-def _converted(value: object, is_table: bool, decimal_commas: bool) -> object:
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if decimal_commas and "," in text and allows_decimal_comma(text):
-        text = text.replace(",", ".")
-    return float(text) if looks_like_a_number(text) and (is_table or len(text) < 5) else text
-
-
 def _leading_number(label: str) -> float | None:
     if stars := re.fullmatch(r"([★⭐*]+)[☆\s]*", label):
         return float(len(stars[1]))
@@ -277,8 +330,7 @@ def _missing_codes(numbers: Sequence[float]) -> list[Any]:
     distinct = sorted({*numbers})
     found: list[Any] = []
     for code in (distinct[0], distinct[-1]) if len(distinct) > 2 else ():
-        others = [value for value in distinct if value != code]
-        low, high = min(others), max(others)
+        low, high = (distinct[1], distinct[-1]) if code == distinct[0] else (distinct[0], distinct[-2])
         far = max(low - code, code - high) > 2 * (high - low)
         negative = code < 0 <= low and low >= 1
         if numbers.count(code) > 1 and ((far and re.fullmatch(r"-?([7-9])\1*", f"{code:g}")) or negative):
