@@ -187,9 +187,7 @@ def default_folds(corpus: Corpus) -> int:
     return 1 if corpus.sources >= MIN_SOURCES_FOR_SPLIT else max(MIN_FOLDS, min(FOLDS, corpus.sources))
 
 
-def make_folds(
-    corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int, sets: Sets | None = None
-) -> Folds:
+def make_folds(corpus: Corpus, *, aspects: Sequence[str], seed: int, count: int, sets: Sets | None = None) -> Folds:
     """Cut a corpus into folds, by source.
 
     The folds form two halves. For a fold, train is the half that it is not in, and dev is the rest of its own half. All

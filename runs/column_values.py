@@ -267,9 +267,10 @@ class Column:
         missing = _missing_codes(numbers)
         distinct = {*numbers} - {*missing}
         integers = all(number.is_integer() for number in distinct)
-        # Whole numbers without a gap, each once, count the rows.
-        rows = len(distinct) == len(numbers) and max(distinct) - min(distinct) < len(distinct)
-        if len(distinct) < 2 or (integers and len(distinct) > 11 and (len(distinct) > _MAX_VALUES or rows)):
+        # Whole numbers without a gap count the rows if each is there once, and texts if they are large.
+        no_gap = integers and max(distinct) - min(distinct) < len(distinct)
+        many = len(distinct) > _MAX_VALUES or (no_gap and len(distinct) == len(numbers))
+        if len(distinct) < 2 or (integers and len(distinct) > 11 and many) or (no_gap and min(distinct) >= 100):
             return None, []
         low, high = ends(min(distinct), max(distinct), integers)
         named = _NAME_WITH_SCALE.fullmatch(name)

@@ -444,30 +444,26 @@ def _find_texts(table: _Table, draft: Draft, file: RecordFile) -> str:
     Returns:
         The column that is taken for the text as long as the question which it is stays open, else an empty text.
     """
-    unsettled = ""
+    unsettled: str | None = ""
     free = [key for key, column in table.columns.items() if column.may_be_text]
     by_role: dict[str, list[str]] = defaultdict(list)
     for key in free:
         by_role[table.columns[key].role].append(key)
     if not {"text", "response_a"} & draft.roles.keys():
-        chosen, rejected = (table.keys.named(name) for name in ("chosen", "rejected"))
-        if chosen and rejected:
-            draft.roles |= {"response_a": chosen, "response_b": rejected}
-        elif not _texts_named_after_systems(table, draft, free):
-            unsettled, found = _text_family(table, draft, free)
-            if not found:
-                _single_text(table, draft, free, by_role, file)
+        unsettled = _several_texts(table, draft, free)
+        if unsettled is None:
+            _single_text(table, draft, free, by_role, file)
     if "source" not in draft.roles:
         _find_source(table, draft, free, by_role)
     for role in ("context", "reference"):
-        found_names = [key for key in by_role[role] if key not in draft.roles.values()]
-        if found_names and role not in draft.roles and table.keys.named(role) is None:
-            draft.roles[role] = found_names[0]
+        found = next((key for key in by_role[role] if key not in draft.roles.values()), None)
+        if found and table.keys.named(role) is None:
+            draft.roles.setdefault(role, found)
     for role in ("source", "context", "reference", "text", "response_a", "response_b"):
         column = table.columns.get(draft.roles.get(role, ""))
         if column is not None and column.is_list and not column.is_messages:
             draft.roles[role] = f"{column.name}[]"
-    return unsettled
+    return unsettled or ""
 
 
 def _named(table: _Table, role: str, words: Sequence[str], free: Sequence[str]) -> str | None:
@@ -536,14 +532,19 @@ def _single_text(
         draft.ask(text, [f"text = {as_toml(key)}" for key in order[1:4]])
 
 
-def _text_family(table: _Table, draft: Draft, free: Sequence[str]) -> tuple[str, bool]:
+def _several_texts(table: _Table, draft: Draft, free: Sequence[str]) -> str | None:
     """Several columns of texts: a pair, or one text for each number or system.
 
     Returns:
-        The column that is taken for the text while it is asked which is, and whether there are several.
+        The column that is taken for the text while it is asked which is, if it is; None if there are no several texts.
     """
+    chosen, rejected = (table.keys.named(name) for name in ("chosen", "rejected"))
+    if chosen and rejected:
+        draft.roles |= {"response_a": chosen, "response_b": rejected}
+        return ""
     ratings = [key for key, column in table.columns.items() if key not in free and column.is_rated]
-    for family in families([key for key in free if table.columns[key].role not in ("reference", "comment")]):
+    possible = families([key for key in free if table.columns[key].role not in ("reference", "comment")])
+    for family in [*_texts_named_after_systems(table, free), *possible]:
         members = list(family.members.values())
         sources = all(table.columns[k].role == "source" and not table.columns[k].is_messages for k in members)
         if sources or any(part.lower() in WORDS["texts"] for part in family.members):
@@ -551,13 +552,13 @@ def _text_family(table: _Table, draft: Draft, free: Sequence[str]) -> tuple[str,
         if len(members) == 2 and (_verdict_columns(table, members) or _graded(table, draft, members, ratings)):
             first, second = members[::-1] if [part.lower() for part in family.members] == ["b", "a"] else members
             draft.roles |= {"response_a": first, "response_b": second}
-            return "", True
+            return ""
         pattern = family.named("i" if family.numbered else "system")
         rated = [any(part_in_name(part, key) for key in ratings) for part in family.members]
         if len(rated) > 1 and sum(rated) * 2 > len(rated):
             draft.roles["text"] = pattern
             _texts_beside(table, draft, family, pattern, free)
-            return "", True
+            return ""
         names = {code_of(name) for name in (*family.members, *members)}
         for key in _verdict_columns(table, members):
             if len(members) > 2 and {*table.columns[key].codes} <= names:
@@ -565,8 +566,20 @@ def _text_family(table: _Table, draft: Draft, free: Sequence[str]) -> tuple[str,
         text = f"{', '.join(map(repr, members))} are texts: which was rated? Write one of"
         draft.ask(text, [f"text = {as_toml(key)}" for key in (*members, pattern)], is_open=True)
         draft.roles["text"] = members[0]
-        return members[0], True
-    return "", False
+        return members[0]
+    return None
+
+
+def _texts_named_after_systems(table: _Table, free: Sequence[str]) -> Iterator[Family]:
+    """Columns of texts that are called like their systems, which verdicts or columns of ratings name."""
+    texts = [key for key in free if table.columns[key].is_text]
+    for verdicts in _verdict_columns(table, texts):
+        named = [key for key in texts if code_of(key) in table.columns[verdicts].codes]
+        if len(named) == 2:
+            yield Family("", {key: key for key in named})
+    named = [k for k in texts if any(o != k and o.startswith((f"{k}_", f"{k}.", f"{k} ")) for o in table.columns)]
+    if len(named) > 1 and not any(table.columns[key].role for key in named):
+        yield Family("{system:" + "|".join(named) + "}", {key: key for key in named})
 
 
 def _texts_beside(table: _Table, draft: Draft, family: Family, pattern: str, free: Sequence[str]) -> None:
@@ -587,21 +600,6 @@ def _texts_beside(table: _Table, draft: Draft, family: Family, pattern: str, fre
     elif left:
         text = f"{', '.join(map(repr, left))} are texts, too: name all, here and in `column`, as in"
         draft.ask(text, [f"text = {as_toml('sys{system}_{i}')}"], is_open=True)
-
-
-def _texts_named_after_systems(table: _Table, draft: Draft, free: Sequence[str]) -> bool:
-    """Columns of texts that are called like their systems, which verdicts or columns of ratings name."""
-    texts = [key for key in free if table.columns[key].is_text]
-    for key in _verdict_columns(table, texts):
-        named = [k for k in texts if code_of(k) in table.columns[key].codes]
-        if len(named) == 2:
-            draft.roles |= {"response_a": named[0], "response_b": named[1], "winner": key}
-            return True
-    named = [k for k in texts if any(o != k and o.startswith((f"{k}_", f"{k}.", f"{k} ")) for o in table.columns)]
-    if len(named) > 1 and not any(table.columns[key].role for key in named):
-        draft.roles["text"] = "{system:" + "|".join(named) + "}"
-        return True
-    return False
 
 
 def _graded(table: _Table, draft: Draft, texts: Sequence[str], ratings: Sequence[str]) -> bool:
