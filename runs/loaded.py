@@ -33,7 +33,6 @@ from debate_judge.programs.grouping import (
     signed_as,
 )
 from debate_judge.programs.judge import (
-    EMPTY,
     CompiledJudge,
     Item,
     Judge,
@@ -49,13 +48,10 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export import MANIFEST, Export, open_export, resolve_lm
 from debate_judge.runs.flags import python_arguments
 from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight
-from debate_judge.runs.streaming import Score, judge_in_order, score_of
+from debate_judge.runs.streaming import NO_TEXT, Score, judge_in_order, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-NO_TEXT = Score(None, None, None, None, "no text", "the text is empty", "no text: the text is empty", 0, EMPTY)
-"""The unscored result of an empty text."""
 
 SETTINGS: Mapping[str, Callable[[Any], Any]] = {
     "lm": str,
@@ -279,13 +275,14 @@ class LoadedJudge(dspy.Module):
                 return await judge.judge(question.items)
 
         judgements: dict[Item, Judgement] = {}
-        for aspect in dict.fromkeys(item.aspect for item in items):
-            judge, members = self.judges[aspect.name], [item for item in items if item.aspect == aspect]
+        asked = [item for item in items if is_visible(item.text)]
+        for aspect in dict.fromkeys(item.aspect for item in asked):
+            judge, members = self.judges[aspect.name], [item for item in asked if item.aspect == aspect]
             questions = group_into_questions(judge, members, compare_pairs=False)
             calls = [ask(judge, question) for question in questions.questions]
             awaitables = calls if runner is None else [asyncio.wrap_future(runner.submit(call)) for call in calls]
             judgements |= zip(members, questions.by_item(await asyncio.gather(*awaitables)), strict=True)
-        return [judgements[item] for item in items]
+        return [judgements.get(item, NO_TEXT) for item in items]
 
     def _warn_of_single_text(self, aspects: Sequence[Aspect]) -> None:
         together = max(self.judges[aspect.name].together for aspect in aspects)
@@ -385,8 +382,8 @@ class LoadedJudge(dspy.Module):
             For each row, in order, what `score` returns.
         """
         items = self._items(rows, aspects, scale)
-        judged = self.stream(item for of_row in items for item in of_row if is_visible(item.text))
-        return self._scores(items, [judgement for _, judgement in judged], scale)
+        judged = self.stream(item for of_row in items for item in of_row)
+        return self._scores(items, (judgement for _, judgement in judged), scale)
 
     async def ascore_many(
         self,
@@ -399,7 +396,7 @@ class LoadedJudge(dspy.Module):
         items = self._items(rows, aspects, scale)
         # The trace that an optimizer records of its own program must not contain the calls of this judge.
         with dspy.context(trace=None, disable_history=True):
-            judged = await self._judge_items([item for of_row in items for item in of_row if is_visible(item.text)])
+            judged = await self._judge_items([item for of_row in items for item in of_row])
         return self._scores(items, judged, scale)
 
     def _items(
@@ -441,14 +438,10 @@ class LoadedJudge(dspy.Module):
     def _scores(
         self, items: Iterable[Sequence[Item]], judgements: Iterable[Judgement], scale: ScoreScale
     ) -> list[dict[str, Score]]:
-        """For each row, aspect -> score; `judgements` are those of the items that have a text, in order."""
+        """For each row, aspect -> score; `judgements` are those of all items, in order."""
         compiled, remaining = self.compiled, iter(judgements)
         return [
-            {
-                item.aspect.name: score_of(compiled, item, next(remaining), scale) if is_visible(item.text) else NO_TEXT
-                for item in of_row
-            }
-            for of_row in items
+            {item.aspect.name: score_of(compiled, item, next(remaining), scale) for item in of_row} for of_row in items
         ]
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:

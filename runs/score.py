@@ -17,7 +17,7 @@ stopped, run the same command again.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,10 +38,6 @@ from debate_judge.runs.shared_flags import (
 )
 
 if TYPE_CHECKING:
-    from debate_judge.data.errors import ErrorHandler
-    from debate_judge.data.files.groups import LocatedGroup
-    from debate_judge.data.schema import Task
-    from debate_judge.runs.score_rows import ResultWriter
     from debate_judge.runs.scoring import TextScorer
 
 
@@ -93,7 +89,7 @@ def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates import EstimateTarget, estimate_blocks, estimate_scoring
     from debate_judge.runs.export import resolve_lm, unconfirmed_address
     from debate_judge.runs.loaded import select_aspects
-    from debate_judge.runs.scoring import find_export
+    from debate_judge.runs.scoring import find_export, new_groups
     from debate_judge.runs.streaming import items_of_group
 
     export = find_export(flags)
@@ -102,7 +98,7 @@ def _estimate(flags: ScoreFlags) -> int:
     lm = resolve_lm(export, flags.lm, address, flags.max_tokens)
     target = EstimateTarget.of(flags, flags.store, flags.estimate or "", *lm)
     task, aspects = export.judge.task, select_aspects(export.judge, flags.aspects or None)
-    groups = _groups(flags, task, lambda error: None)
+    groups = new_groups(flags, task, lambda error: None)
     items = (item for entry in groups for item in items_of_group(task, entry.group, aspects))
     estimate, count = estimate_scoring(target, export.judge, aspects, items)
     notes = [f"{count:,} items to score; equal items are scored once, and replies in --store cost nothing."]
@@ -110,56 +106,28 @@ def _estimate(flags: ScoreFlags) -> int:
     return 0
 
 
-def _groups(flags: ScoreFlags, task: Task, on_error: ErrorHandler) -> Iterator[LocatedGroup]:
-    from debate_judge.runs.scoring import new_records
-
-    return new_records(
-        flags.input, task, flags.task, flags.columns, flags.sources, keep=flags.keep_columns, on_error=on_error
-    )
-
-
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.data.files.groups import NO_ROWS_REMEDY
+    from debate_judge.runs.progress import RunProgress
     from debate_judge.runs.score_rows import open_results
     from debate_judge.runs.scoring import scored_summary, unscored_exit_code
 
-    judge = scorer.judge
-    if scorer.note:
-        say(f"note: {scorer.note}")
-    input_file, out = Path(flags.input), Path(flags.out)
-    first_groups, groups = scorer.peek(_groups(flags, judge.task, scorer.skip_line))
+    input_file, lm, groups = Path(flags.input), scorer.judge.lm, scorer.groups()
     transcripts = Path(flags.transcripts) if flags.transcripts else None
-    with open_results(out, scorer.layout(), input_file=input_file, transcripts=transcripts) as results:
-        scorer.run_preflight(first_groups)
-        _write_all(flags, scorer, groups, results)
+    with open_results(Path(flags.out), scorer.layout(), input_file=input_file, transcripts=transcripts) as results:
+        if flags.preflight:
+            groups = scorer.run_preflight(groups)
+        # The number of items, for the time left, is only counted where a bar shows it.
+        count = scorer.count_items() if is_terminal(sys.stderr) else None
+        with RunProgress(lm) as progress, progress.track("items scored", count) as item_pass:
+            for item, score, row in scorer.score_groups(groups):
+                results.add(item, score, row)
+                item_pass.advance()
         if not results.totals.rows:
             expected = "at least one group with its candidates"
             raise InputError("no groups in the file", file=input_file, expected=expected, remedy=NO_ROWS_REMEDY)
-    show(*scored_summary(judge.lm.meter, judge.lm.price, flags.out, results.totals), file=sys.stderr)
+    show(*scored_summary(lm.meter, lm.price, flags.out, results.totals), file=sys.stderr)
     return unscored_exit_code(flags, results.totals)
-
-
-def _write_all(flags: ScoreFlags, scorer: TextScorer, groups: Iterator[LocatedGroup], results: ResultWriter) -> None:
-    from debate_judge.runs.progress import RunProgress
-
-    count = _count_items(flags, scorer)
-    with RunProgress(scorer.judge.lm, visible=True) as progress, progress.track("items scored", count) as item_pass:
-        for item, score, row in scorer.score_groups(groups):
-            results.add(item, score, row)
-            item_pass.advance()
-
-
-def _count_items(flags: ScoreFlags, scorer: TextScorer) -> int | None:
-    """The number of items, for the estimated time left; only counted where a bar shows it."""
-    from debate_judge.runs.scoring import count_candidates
-
-    if not is_terminal(sys.stderr):
-        return None
-    try:
-        return count_candidates(flags.input, scorer.judge.task, flags.columns, flags.sources) * len(scorer.aspects)
-    except InputError:
-        # Raised again when scoring reaches the bad row, after the rows before it are written.
-        return None
 
 
 if __name__ == "__main__":

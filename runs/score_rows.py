@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from debate_judge.programs.judge import Item
     from debate_judge.runs.streaming import Score
 
-
 FORMATS = (".jsonl", ".csv", ".xlsx", ".parquet")
 
 PROVIDER_FAILED: frozenset[str] = frozenset({"lm error", "search error"})
@@ -64,31 +63,20 @@ class RowLayout:
     """Fields of a `Score` that rows have as well."""
 
     def __post_init__(self) -> None:
-        names = ["group", "candidate", *self.cuts]
-        names += [f"{name}_{content}" for name, cut in self.cuts.items() for content in self._contents(cut)]
-        if self.wide and (duplicates := [name for name, count in Counter(names).items() if count > 1]):
+        names = Counter(["group", "candidate", *self.results])
+        if self.wide and (twice := [name for name, count in names.items() if count > 1]):
             remedy = "leave out --wide, or score these aspects one by one"
-            raise InputError(f"two columns would be called {duplicates[0]!r}", field="--wide", remedy=remedy)
+            raise InputError(f"two columns would be called {twice[0]!r}", field="--wide", remedy=remedy)
 
     @property
-    def numbers(self) -> tuple[str, ...]:
-        """Columns of numbers, also where nothing has a score."""
-        return tuple(self.cuts) if self.wide else ("score", "judge_score")
-
-    @property
-    def results(self) -> tuple[str, ...]:
+    def results(self) -> list[str]:
         """Columns that every row has, perhaps with `judge_` before the name."""
         if not self.wide:
-            return ("aspect", "score", *self.extra, "reason", "unscored")
-        return (
-            *self.cuts,
-            *(f"{name}_{content}" for name, cut in self.cuts.items() for content in self._contents(cut)),
-        )
+            return ["aspect", "score", *self.extra, "reason", "unscored"]
+        return [*self.cuts, *(f"{name}_{field}" for name in self.cuts for field in self._fields(name))]
 
-    @property
-    def items(self) -> int:
-        """Number of items in a row."""
-        return len(self.cuts) if self.wide else 1
+    def _fields(self, aspect: str) -> tuple[str, ...]:
+        return (*self.extra, *["decision"] * (self.cuts[aspect] is not None), "reason", "unscored")
 
     def row(self, scored: Sequence[tuple[Item, Score]], columns: Row) -> dict[str, object]:
         """One row, after the input's columns. A result that they have, too, is called `judge_NAME`; group and candidate
@@ -98,15 +86,15 @@ class RowLayout:
         results: dict[str, object] = {"group": item.group, "candidate": item.candidate}
         if self.wide:
             results |= {item.aspect.name: score.score for item, score in scored}
-            for item, score in scored:
-                cut, points = self.cuts[item.aspect.name], score.score
-                fields = {"decision": None if points is None or cut is None else points >= cut}
-                fields |= {name: getattr(score, name) for name in (*self.extra, "reason", "unscored")}
-                results |= {f"{item.aspect.name}_{name}": fields[name] for name in self._contents(cut)}
+            for aspect, points in ((item.aspect.name, score) for item, score in scored):
+                cut = self.cuts[aspect]
+                decision = None if points.score is None or cut is None else points.score >= cut
+                for name in self._fields(aspect):
+                    results[f"{aspect}_{name}"] = decision if name == "decision" else getattr(points, name)
         else:
             names = ("score", "rounds", "stop_reason", "unscored", "reason", *self.extra)
             results |= {"aspect": item.aspect.name, **{name: getattr(score, name) for name in names}}
-        row = {name: json_value(value) for name, value in columns.items()}
+        row = {name: _json_value(value) for name, value in columns.items()}
         for name, value in results.items():
             if name not in ("group", "candidate") or name not in columns:
                 while name in columns:
@@ -114,32 +102,18 @@ class RowLayout:
                 row[name] = value
         return row
 
-    def _contents(self, cut: float | None) -> tuple[str, ...]:
-        return (*self.extra, *["decision"] * (cut is not None), "reason", "unscored")
 
-
-def json_value(value: object) -> object:
+def _json_value(value: object) -> object:
     """A value of the input as a JSON value."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, str | int | float):
         return value
     if isinstance(value, list | tuple):
-        return [json_value(each) for each in value]
+        return [_json_value(each) for each in value]
     if isinstance(value, Mapping):
-        return {str(name): json_value(each) for name, each in value.items()}
+        return {str(name): _json_value(each) for name, each in value.items()}
     return str(value)
-
-
-def _debate(item: Item, score: Score, extra: Sequence[str]) -> dict[str, object]:
-    """The debate of an item, with the `extra` fields of its score."""
-    turns = [
-        {"role": t.role, "round": t.round, "score": t.score, "no_issue": t.no_issue, "text": t.text}
-        for t in score.transcript.turns
-    ]
-    place = {"group": item.group, "candidate": item.candidate, "aspect": item.aspect.name, "score": score.score}
-    unscored = {} if score.unscored is None else {"unscored": score.unscored, "detail": score.detail}
-    return {**place, "calls": score.calls, "turns": turns, **{name: getattr(score, name) for name in extra}, **unscored}
 
 
 # --- the file ---
@@ -153,17 +127,6 @@ class RowTotals:
     unscored: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
     """Reason -> the detail of its first item."""
-
-    def count(self, score: Score) -> None:
-        self.rows += 1
-        if score.unscored is not None:
-            self.unscored[score.unscored] += 1
-            self.examples.setdefault(score.unscored, score.detail)
-
-    @property
-    def share(self) -> float:
-        """Share of unscored items."""
-        return self.unscored.total() / self.rows if self.rows else 0.0
 
 
 class ResultWriter:
@@ -185,15 +148,25 @@ class ResultWriter:
     def add(self, item: Item, score: Score, columns: Row) -> None:
         """Add an item, those of one row consecutively, with the input's columns where they are kept."""
         if self._debates is not None:
-            _write(self._debates, _debate(item, score, self.layout.extra))
-        self.totals.count(score)
+            turns = [
+                {name: getattr(turn, name) for name in ("role", "round", "score", "no_issue", "text")}
+                for turn in score.transcript.turns
+            ]
+            place = {"group": item.group, "candidate": item.candidate, "aspect": item.aspect.name}
+            unscored = {} if score.unscored is None else {"unscored": score.unscored, "detail": score.detail}
+            extra = {name: getattr(score, name) for name in self.layout.extra}
+            debate = {**place, "score": score.score, "calls": score.calls, "turns": turns, **extra, **unscored}
+            _write(self._debates, debate)
+        self.totals.rows += 1
+        if score.unscored is not None:
+            self.totals.unscored[score.unscored] += 1
+            self.totals.examples.setdefault(score.unscored, score.detail)
         self._pending.append((item, score))
-        if len(self._pending) < self.layout.items:
-            return
-        row, self._pending = self.layout.row(self._pending, columns), []
-        self._input_columns |= dict.fromkeys(columns)
-        self._columns |= dict.fromkeys(row)
-        _write(self._rows, row)
+        if len(self._pending) == (len(self.layout.cuts) if self.layout.wide else 1):
+            row, self._pending = self.layout.row(self._pending, columns), []
+            self._input_columns |= dict.fromkeys(columns)
+            self._columns |= dict.fromkeys(row)
+            _write(self._rows, row)
 
 
 def _write(file: TextIO, record: Mapping[str, object]) -> None:
@@ -233,41 +206,36 @@ def open_results(
 @contextmanager
 def _open_part(path: Path, flag: str) -> Iterator[TextIO]:
     """Open `path`.part, under a lock."""
-    lock = FileLock(f"{path}.lock", timeout=0)
-    with write_errors(path, flag):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire()
-        except Timeout:
-            remedy = "wait until it ends, or choose another file"
-            raise InputError("another process writes to this file", file=path, field=flag, remedy=remedy) from None
-        file = path.with_name(path.name + ".part").open("w", encoding="utf-8", newline="\n")
-    try:
-        with file:
-            yield file
-    finally:
-        lock.release()
+    with ExitStack() as stack:
+        with write_errors(path, flag):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                stack.enter_context(FileLock(f"{path}.lock", timeout=0))
+            except Timeout:
+                remedy = "wait until it ends, or choose another file"
+                raise InputError("another process writes to this file", file=path, field=flag, remedy=remedy) from None
+            part = path.with_name(f"{path.name}.part")
+            file = stack.enter_context(part.open("w", encoding="utf-8", newline="\n"))
+        yield file
 
 
 def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> None:
     """Make the file of results from all rows. Equal rows give equal files, bit for bit."""
-    import pandas as pd
-
     suffix, new = out.suffix.lower(), out.with_name(f"{out.name}.new")
     if suffix == ".jsonl":
         part.replace(out)
         return
     if suffix == ".csv":
-        for number, frame in enumerate(_frames(part, results.columns)):
-            frame.columns = pd.Index(map(_guarded, frame.columns))
+        for number, frame in enumerate(_frames(part, results.columns, _CHUNK)):
             # With this line end, cells with a carriage return are quoted.
-            frame.map(_cell).map(_guarded).to_csv(
+            frame.rename(columns=_guarded).map(_guarded).to_csv(
                 new, mode="a" if number else "w", header=not number, index=False, lineterminator="\r\n"
             )
     else:
         of_texts = input_file.suffix.lower() in {*TEXT_TABLES, *EXCEL}
+        numbers = tuple(results.layout.cuts) if results.layout.wide else ("score", "judge_score")
         (frame,) = _frames(part, results.columns, None)
-        frame = frame.apply(lambda values: _typed(values, of_texts, results.layout.numbers))
+        frame = frame.apply(lambda values: _typed(values, of_texts, numbers))
         if suffix == ".parquet":
             frame.to_parquet(new, index=False)
         else:
@@ -276,14 +244,14 @@ def _finish(part: Path, out: Path, results: ResultWriter, input_file: Path) -> N
     part.unlink()
 
 
-def _frames(part: Path, columns: Sequence[str], size: int | None = _CHUNK) -> Iterator[pd.DataFrame]:
-    """The rows, `size` at a time; at least one frame."""
+def _frames(part: Path, columns: Sequence[str], size: int | None) -> Iterator[pd.DataFrame]:
+    """The rows, `size` at a time, with nested values as JSON; at least one frame."""
     import pandas as pd
 
     with part.open(encoding="utf-8") as file:
         lines = list(islice(file, size))
         while True:
-            rows = [[row.get(name) for name in columns] for row in map(json.loads, lines)]
+            rows = [[_cell(row.get(name)) for name in columns] for row in map(json.loads, lines)]
             yield pd.DataFrame(rows, columns=list(columns), dtype=object)
             if not (lines := list(islice(file, size))):
                 return
@@ -310,13 +278,12 @@ def _write_sheet(frame: pd.DataFrame, table: Path, out: Path) -> None:
 
 
 def _typed(values: pd.Series[Any], of_texts: bool, numbers: Sequence[str]) -> pd.Series[Any]:
-    """A column of one type: numbers, yes and no, or texts, with nested values as JSON.
+    """A column of one type: numbers, yes and no, or texts.
 
     With `of_texts` numbers of the input were read as texts: they are numbers again, where no digit is lost.
     """
     import pandas as pd
 
-    values = values.map(_cell)
     present = values[values.notna() & (values != "")]
     if of_texts and len(present) and present.map(lambda v: isinstance(v, str) and bool(_NUMBER.fullmatch(v))).all():
         return pd.to_numeric(values.where(values != "", None)).astype("Float64")
@@ -347,16 +314,17 @@ def _check(out: Path, input_file: Path, transcripts: Path | None) -> None:
         except ImportError:
             problem, remedy = "sheets are written by XlsxWriter, which is not installed", install_hint("excel")
             raise InputError(problem, file=out, field="--out", remedy=remedy) from None
-    input_files = [("--in", Path(name)) for name in joined_files(str(input_file))]
-    files = [*input_files, ("--out", out), *([("--transcripts", transcripts)] if transcripts else [])]
-    for flag, file in files:
-        if flag == "--in" and not file.is_file():
+    flags: dict[Path, str] = {}
+    for file in map(Path, joined_files(str(input_file))):
+        if not file.is_file():
             raise InputError("no such file", file=file, field="--in", remedy="check the name, and the folder it is in")
+        flags[file.resolve()] = "--in"
+    for flag, file in (("--out", out), *([("--transcripts", transcripts)] if transcripts else [])):
         if file.is_dir():
             raise InputError("this is a folder", file=file, field=flag, expected="a file")
-        same = [other for other, other_file in files if other_file.resolve() == file.resolve() and other != flag]
-        if same:
-            raise InputError("two files are the same", file=file, field=flag, expected=f"another file than {same[0]}")
+        if other := flags.get(file.resolve()):
+            raise InputError("two files are the same", file=file, field=flag, expected=f"another file than {other}")
+        flags[file.resolve()] = flag
 
 
 def _refuse_other_form(out: Path, layout: RowLayout) -> None:
@@ -364,7 +332,7 @@ def _refuse_other_form(out: Path, layout: RowLayout) -> None:
     if not out.exists() or not out.stat().st_size:
         return
     try:
-        first = next(detect_format(out).records(), None)
+        first = next(detect_format(out).records(None), None)
         found = [] if first is None else list(map(str, first.values))
     except InputError as error:
         found = [error.problem]

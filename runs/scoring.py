@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from debate_judge.data.errors import ErrorHandler, InputError, redirect_errors
 from debate_judge.data.files.columns import ColumnNames, ReadingNotes
-from debate_judge.data.files.formats import RecordFile
 from debate_judge.data.files.groups import LocatedGroup, iter_groups
-from debate_judge.data.schema import RatedGroup, Task
+from debate_judge.data.schema import Task
 from debate_judge.data.tasks import find_task
-from debate_judge.programs.judge import EMPTY, Item
+from debate_judge.programs.judge import Item
 from debate_judge.programs.lm.replies import Meter
 from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import OFFLINE, OFFLINE_NOTE
@@ -24,102 +24,67 @@ from debate_judge.runs.export import Export, open_export, resolve_lm
 from debate_judge.runs.loaded import Connection, LoadedJudge, single_text_note
 from debate_judge.runs.reports.tables import calls_text
 from debate_judge.runs.score_rows import Row, RowLayout, RowTotals
+from debate_judge.runs.shared_flags import lm_options, require_server
+from debate_judge.runs.streaming import Score, items_of_group, score_of
 
 if TYPE_CHECKING:
     from debate_judge.runs.score import ScoreFlags
     from debate_judge.runs.serve import ServeFlags
 
-from debate_judge.runs.shared_flags import lm_options, require_server
-from debate_judge.runs.streaming import Score, items_of_group, score_of
-
 EXIT_UNSCORED = 4
 """Too many items have no score; the other exit codes are those of every command (`runs.command_line`)."""
 
+BAD_LINE = "cannot be read"
+"""Why the items of a record of the input have no score."""
 
-# --- new texts: the groups of a file, one at a time, all of the judge's task ---
 
-
-def new_records(
-    path: str | Path | RecordFile,
-    task: Task,
-    only_task: str | None = None,
-    columns: Iterable[str] = (),
-    sources: int | None = None,
-    *,
-    keep: bool = False,
-    notes: ReadingNotes | None = None,
-    on_error: ErrorHandler | None = None,
+def new_groups(
+    flags: ScoreFlags, task: Task, on_error: ErrorHandler, notes: ReadingNotes | None = None
 ) -> Iterator[LocatedGroup]:
-    """Stream the groups of a file, each with the record that it begins with; ratings are not needed.
+    """Stream the groups of the input, all of the judge's task, each with the record that it begins with; ratings are
+    not needed. Rows of a group have to be adjacent.
 
     A hash of each candidate is kept in memory, about 100 bytes, so that a duplicate is noticed in a file of any length.
 
     Args:
-        path: A file or set as `data.files.groups` describes it; rows of a group have to be adjacent.
+        flags: Those of the command.
         task: The judge's task.
-        only_task: Name or file of that task; groups of other tasks are then left out. None: they are an error.
-        columns: `NAME=COLUMN` for each column that has another name than ours.
-        sources: How many sources, the first ones; None for all.
-        keep: Whether to keep the input's columns with each candidate (`data.files.groups.iter_groups`).
-        notes: Notes on how the file is read, as for `iter_groups`.
         on_error: Called with the error of each unusable record, which is left out.
+        notes: Notes on how the file is read, as for `iter_groups`.
 
     Raises:
-        InputError: A group of another task, a candidate that occurs twice, or anything that cannot be read.
+        InputError: A group of another task, or anything that cannot be read.
     """
-    if only_task is not None and only_task != task.name and find_task(only_task).name != task.name:
-        raise InputError("the judge is for another task", field="task", expected=task.name, found=only_task)
-    records: Iterator[LocatedGroup] = iter_groups(
-        path,
+    if flags.task is not None and flags.task != task.name and find_task(flags.task).name != task.name:
+        raise InputError("the judge is for another task", field="task", expected=task.name, found=flags.task)
+    groups = iter_groups(
+        flags.input,
         task,
-        ColumnNames.parse(columns),
-        refuse_other_tasks=only_task is None,
-        keep_columns=keep,
+        ColumnNames.parse(flags.columns),
+        refuse_other_tasks=flags.task is None,
+        keep_columns=flags.keep_columns,
         notes=notes,
         on_error=on_error,
     )
-    return _refuse_repeats(islice(records, sources), on_error)
+    return _refuse_repeats(islice(groups, flags.sources), on_error)
 
 
-def _refuse_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler | None) -> Iterator[LocatedGroup]:
+def _refuse_repeats(entries: Iterable[LocatedGroup], on_error: ErrorHandler) -> Iterator[LocatedGroup]:
     lines: dict[bytes, int] = {}
     for entry in entries:
+        group, record = entry.group, entry.record
+        places = {f"{len(group.id)} {group.id}{candidate.id}": candidate.id for candidate in group.candidates}
+        keys = {hashlib.blake2b(place.encode(), digest_size=16).digest(): name for place, name in places.items()}
         with redirect_errors(on_error):
-            keys = _new_keys(entry, lines)
-            lines.update(dict.fromkeys(keys, entry.record.line))
+            for key, name in keys.items():
+                if key in lines:
+                    raise record.error(
+                        f"group {group.id!r} has the candidate {name!r} a second time",
+                        found=f"it is {record.line - lines[key]} {record.unit}s above, too",
+                        remedy="give each candidate of a group an id of its own",
+                    )
+            lines.update(dict.fromkeys(keys, record.line))
             yield entry
-
-
-def _new_keys(entry: LocatedGroup, lines: Mapping[bytes, int]) -> list[bytes]:
-    """The hashes of a group's candidates, none of which may be in `lines`."""
-    keys = [_candidate_key(entry.group.id, candidate.id) for candidate in entry.group.candidates]
-    for candidate, key in zip(entry.group.candidates, keys, strict=True):
-        if key in lines:
-            raise entry.record.error(
-                f"group {entry.group.id!r} has the candidate {candidate.id!r} a second time",
-                found=f"it is {entry.record.line - lines[key]} {entry.record.unit}s above, too",
-                remedy="give each candidate of a group an id of its own",
-            )
-    return keys
-
-
-def count_candidates(path: str | Path, task: Task, columns: Iterable[str], sources: int | None) -> int:
-    """How many candidates `new_records` yields; prints no notes on the file."""
-    return sum(len(entry.group.candidates) for entry in islice(_silently(path, task, columns), sources))
-
-
-def _silently(path: str | Path | RecordFile, task: Task, columns: Iterable[str]) -> Iterator[LocatedGroup]:
-    return iter_groups(path, task, ColumnNames.parse(columns), notes=ReadingNotes(""), on_error=lambda error: None)
-
-
-def _candidate_key(group: str, candidate: str) -> bytes:
-    return hashlib.blake2b(f"{len(group)} {group}{candidate}".encode(), digest_size=16).digest()
-
-
-# --- scores ---
-
-BAD_LINE = "cannot be read"
-"""Why the items of a record of the input have no score."""
 
 
 class TextScorer:
@@ -133,102 +98,80 @@ class TextScorer:
         self.judge, self._flags = judge, flags
         self.aspects = judge.select_aspects(flags.aspects or None)
         judge.compiled.require_calibrated(self.aspects, flags.scale)
-        self._judges = [judge.compiled.aspects[aspect.name].judge for aspect in self.aspects]
         self._bad_lines = deque[InputError]()
         """Errors of records that no row was yielded for, in the order of the file."""
-        if any(member.compares_pairs for member in self._judges):
-            self.note = "the judge's agreement was measured on pairs of candidates; here each text is scored by itself"
-
-    note = ""
-    """Printed before anything is scored."""
 
     def layout(self) -> RowLayout:
         """What a row of the results is."""
         # A cut is on the judge's own scale.
         on_judge_scale = self._flags.scale == "judge"
         cuts = {aspect.name: self.judge.cut(aspect) if on_judge_scale else None for aspect in self.aspects}
-        extra: tuple[str, ...] = ("judge_score",) * (self._flags.scale == "raters")
-        return RowLayout(cuts, self._flags.wide, extra)
+        return RowLayout(cuts, self._flags.wide, () if on_judge_scale else ("judge_score",))
 
-    def skip_line(self, error: InputError) -> None:
-        """For `new_records`: keep the error of a record, for the rows that say why it has no score."""
-        self._bad_lines.append(error)
+    def groups(self) -> Iterator[LocatedGroup]:
+        """The groups of the input; the errors of other records are kept, for the rows that say why there is no score.
 
-    def peek(self, groups: Iterator[LocatedGroup]) -> tuple[list[RatedGroup], Iterator[LocatedGroup]]:
-        """The first groups, as many as `run_preflight` needs, and an iterator of all, which raises reading errors."""
-        first: list[LocatedGroup] = []
-        errors: list[Exception] = []
+        Raises:
+            InputError: As `new_groups`.
+        """
+        return new_groups(self._flags, self.judge.task, self._bad_lines.append)
+
+    def count_items(self) -> int | None:
+        """The number of items; None for an input that cannot be read to its end, as scoring will say."""
         try:
-            while sum(len(entry.group.candidates) for entry in first) < self._texts_to_try:
-                first.append(next(groups))
-        except StopIteration:
-            pass
-        except Exception as error:
-            errors.append(error)
+            groups = new_groups(self._flags, self.judge.task, lambda error: None, ReadingNotes(""))
+            return sum(len(entry.group.candidates) for entry in groups) * len(self.aspects)
+        except InputError:
+            return None
 
-        def replay() -> Iterator[LocatedGroup]:
-            yield from first
-            for error in errors:
-                raise error
-            yield from groups
-
-        return [entry.group for entry in first], replay()
-
-    @property
-    def _texts_to_try(self) -> int:
-        """Number of texts that each role is tried on."""
-        return max(2, *(member.together for member in self._judges))
-
-    def run_preflight(self, first_groups: Iterable[RatedGroup]) -> None:
-        """Make one call per role, unless preflight is off, so that what would fail for all texts is reported at once.
+    def run_preflight(self, groups: Iterator[LocatedGroup]) -> Iterator[LocatedGroup]:
+        """Make one call per role, so that what would fail for all texts is reported at once; returns all groups.
 
         Raises:
             InputError: The LM cannot play one of the roles.
             dspy.LMError: The LM cannot be used at all.
         """
-        if self._flags.preflight and first_groups:
-            items = [item for group in first_groups for item in items_of_group(self.judge.task, group, self.aspects)]
-            self.judge.smoke_test(items[: self._texts_to_try * len(self.aspects)])
+        # As many texts as a call may have, and a second one where the first may be at fault.
+        count = len(self.aspects) * max(2, *(self.judge.judges[aspect.name].together for aspect in self.aspects))
+        first: list[LocatedGroup] = []
+        items: list[Item] = []
+        while len(items) < count and (entry := next(groups, None)) is not None:
+            first.append(entry)
+            items += items_of_group(self.judge.task, entry.group, self.aspects)
+        self.judge.smoke_test(items[:count])
+        return chain(first, groups)
 
     def score_groups(self, groups: Iterable[LocatedGroup]) -> Iterator[tuple[Item, Score, Row]]:
         """The items in the order of results, candidate by candidate, each with the input's columns if they are kept.
         A record that cannot be read has items, too, without a score."""
-        rows: dict[tuple[str, str], Row] = {}
-        bad_before: dict[tuple[str, str], list[InputError]] = {}
-        """Group and candidate -> the errors of the records before it."""
+        begun = deque[Row | InputError]()
+        """Of each candidate whose items are not all scored yet."""
+
+        def bad_items(up_to: float) -> Iterator[Item]:
+            while self._bad_lines and (self._bad_lines[0].line or 0) <= up_to:
+                error = self._bad_lines.popleft()
+                begun.append(error)
+                for aspect in self.aspects:
+                    # Without a text, nothing is asked.
+                    yield Item(f"{error.unit} {error.line}", "", self.judge.task, aspect, "", "")
 
         def items() -> Iterator[Item]:
-            for group, line in ((entry.group, entry.record.line) for entry in groups):
-                keys = [(group.id, candidate.id) for candidate in group.candidates]
-                rows.update(zip(keys, (candidate.row for candidate in group.candidates), strict=True))
-                bad_before[keys[0]] = self._bad_lines_up_to(line)
-                yield from items_of_group(self.judge.task, group, self.aspects)
+            for entry in groups:
+                # Records of a later group may have been read.
+                yield from bad_items(entry.record.line)
+                begun.extend(candidate.row for candidate in entry.group.candidates)
+                yield from items_of_group(self.judge.task, entry.group, self.aspects)
+            yield from bad_items(float("inf"))
 
         compiled, scale = self.judge.compiled, self._flags.scale
         for item, judgement in self.judge.stream(items()):
-            key = item.group, item.candidate
-            yield from self._unscored(bad_before.pop(key, ()))
-            yield item, score_of(compiled, item, judgement, scale), rows[key]
+            row, score = begun[0], score_of(compiled, item, judgement, scale)
+            if isinstance(row, InputError):
+                detail = ": ".join(filter(None, (item.group, row.field, row.problem)))
+                score, row = replace(score, unscored=BAD_LINE, detail=detail, reason=f"{BAD_LINE}: {detail}"), {}
+            yield item, score, row
             if item.aspect is self.aspects[-1]:
-                del rows[key]
-        yield from self._unscored(self._bad_lines)
-
-    def _bad_lines_up_to(self, line: int) -> list[InputError]:
-        """The errors that belong before a group that begins in `line`: records of a later one may have been read."""
-        errors = []
-        while self._bad_lines and (self._bad_lines[0].line or 0) <= line:
-            errors.append(self._bad_lines.popleft())
-        return errors
-
-    def _unscored(self, errors: Iterable[InputError]) -> Iterator[tuple[Item, Score, Row]]:
-        for error in errors:
-            place, detail = (
-                f"{error.unit} {error.line}",
-                f"{error.field}: {error.problem}" if error.field else error.problem,
-            )
-            score = Score(None, None, None, None, BAD_LINE, f"{place}: {detail}", f"{BAD_LINE}: {detail}", 0, EMPTY)
-            for aspect in self.aspects:
-                yield Item(place, "", self.judge.task, aspect, "", ""), score, {}
+                begun.popleft()
 
 
 def find_export(flags: ScoreFlags | ServeFlags) -> Export:
@@ -253,39 +196,42 @@ def load_judge(flags: ScoreFlags | ServeFlags, export: Export | None = None) -> 
     export = export or find_export(flags)
     compiled_lm = export.manifest.lm.spec
     spec = flags.lm or compiled_lm
+    judges = [chosen.judge for chosen in export.judge.aspects.values()]
+    calls_lm = any(judge.named_predictors() for judge in judges)
     if spec != compiled_lm:
         say(f"note: the judge was compiled with {compiled_lm}; its measured agreement does not cover {spec}")
-    calls_lm = any(chosen.judge.named_predictors() for chosen in export.judge.aspects.values())
-    if spec == OFFLINE and calls_lm:
-        say(f"note: {OFFLINE_NOTE}")
     if calls_lm:
+        if spec == OFFLINE:
+            say(f"note: {OFFLINE_NOTE}")
         # An address that only the export names is refused, and not tried.
         require_server(*resolve_lm(export, flags.lm, flags.api_base)[:2], flags.store)
-    judge = LoadedJudge(export, connection(flags))
-    if (together := max(chosen.judge.together for chosen in export.judge.aspects.values())) > 1:
+    loaded = LoadedJudge(export, connection(flags))
+    if (together := max(judge.together for judge in judges)) > 1:
         say(f"note: {single_text_note(together)}")
-    if calls_lm and judge.lm.destination is not None:
-        say(judge.lm.destination)
-    return judge
+    if any(judge.compares_pairs for judge in judges):
+        say("note: the judge's agreement was measured on pairs of candidates; here each text is scored by itself")
+    if calls_lm and loaded.lm.destination is not None:
+        say(loaded.lm.destination)
+    return loaded
 
 
 def scored_summary(meter: Meter, price: Price | None, out: object, totals: RowTotals) -> list[str]:
     """LM calls and their cost, reasons of unscored items, and last the rows in `out`."""
     lines = [calls_text(meter, price)]
     for reason, count in totals.unscored.most_common():
-        example = totals.examples.get(reason)
-        lines.append(f"{count:,} unscored: {reason}" + (f", e.g. {example}" if example is not None else ""))
-    scored = totals.rows - totals.unscored.total()
-    return [*lines, f"{totals.rows:,} items in {out}: {scored:,} scored"]
+        example = f", e.g. {totals.examples[reason]}" if reason in totals.examples else ""
+        lines.append(f"{count:,} unscored: {reason}{example}")
+    return [*lines, f"{totals.rows:,} items in {out}: {totals.rows - totals.unscored.total():,} scored"]
 
 
 def unscored_exit_code(flags: ScoreFlags, totals: RowTotals) -> int:
     """The exit code of a complete run; prints an error if too many items have no score."""
-    if totals.share <= flags.max_unscored:
+    share = totals.unscored.total() / max(1, totals.rows)
+    if share <= flags.max_unscored:
         return 0
     limit = f"--max-unscored {flags.max_unscored:g}"
     say(
-        f"error: {100 * totals.share:.0f} % of the items have no score ({limit})\n"
+        f"error: {100 * share:.0f} % of the items have no score ({limit})\n"
         f"  remedy:   fix the problem and {RESUME_HINT}"
     )
     return EXIT_UNSCORED

@@ -12,9 +12,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from dataclasses import dataclass, field
 from functools import partial
 
-from debate_judge.data.schema import Aspect, RatedGroup, Task
+from debate_judge.data.schema import Aspect, RatedGroup, Task, is_visible
 from debate_judge.programs.grouping import Question, group_into_questions, items_of, source_key
 from debate_judge.programs.judge import (
+    EMPTY,
     CompiledJudge,
     Item,
     Judge,
@@ -26,6 +27,9 @@ from debate_judge.programs.judge import (
 )
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.runner import JudgeRunner
+
+NO_TEXT = Unscored("no text", "the text is empty", 0, EMPTY)
+"""The judgement of an empty text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +112,9 @@ def judge_in_order(
 ) -> Iterator[tuple[Item, Judgement]]:
     """Judge `items` and yield each with its judgement, in their order.
 
-    Items are taken as they are needed. Consecutive items of one source share calls if the judge lets them
-    (`Judge.together`), at most `MAX_GROUPED` at once. If `items` raises (a bad line of a file), everything before it is
-    yielded first.
+    Items are taken as they are needed; those without a text are not asked about. Consecutive items of one source share
+    calls if the judge lets them (`Judge.together`), at most `MAX_GROUPED` at once. If `items` raises (a bad line of a
+    file), everything before it is yielded first.
 
     Raises:
         dspy.LMError: No item can be judged: a wrong key, an unknown model. Raised at once, even if an earlier item
@@ -155,20 +159,20 @@ _InFlight = tuple[Item, Future[list[Judgement]], int]
 def _ask(
     runner: JudgeRunner, judge: CompiledJudge, items: Sequence[Item], fatal: Future[list[Judgement]]
 ) -> list[_InFlight]:
-    """Ask about these items; the first error goes to `fatal`, too."""
-    by_aspect: dict[str, list[int]] = {}
-    for number, item in enumerate(items):
-        by_aspect.setdefault(item.aspect.name, []).append(number)
-    in_flight: dict[int, _InFlight] = {}
-    for aspect, numbers in by_aspect.items():
-        aspect_judge = judge.aspects[aspect].judge
-        grouping = group_into_questions(aspect_judge, [items[number] for number in numbers], compare_pairs=False)
+    """Ask about those of these items that have a text; the first error goes to `fatal`, too."""
+    not_asked = Future[list[Judgement]]()
+    not_asked.set_result([NO_TEXT])
+    places: dict[Item, tuple[Future[list[Judgement]], int]] = {}
+    asked = [item for item in items if is_visible(item.text)]
+    for aspect in dict.fromkeys(item.aspect.name for item in asked):
+        aspect_judge, members = judge.aspects[aspect].judge, [item for item in asked if item.aspect.name == aspect]
+        grouping = group_into_questions(aspect_judge, members, compare_pairs=False)
         futures = [runner.submit(_judge(runner, aspect_judge, question)) for question in grouping.questions]
         for future in futures:
             future.add_done_callback(partial(_forward_error, fatal))
-        for number, (question, index) in zip(numbers, grouping.positions, strict=True):
-            in_flight[number] = items[number], futures[question], index
-    return [in_flight[number] for number in range(len(items))]
+        for item, (question, index) in zip(members, grouping.positions, strict=True):
+            places[item] = futures[question], index
+    return [(item, *places.get(item, (not_asked, 0))) for item in items]
 
 
 def _forward_error(fatal: Future[list[Judgement]], done: Future[list[Judgement]]) -> None:

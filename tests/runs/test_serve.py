@@ -26,7 +26,7 @@ from debate_judge import load
 from debate_judge.programs.lm.limits import ProviderDownError
 from debate_judge.runs import serve
 from debate_judge.runs.http_service import AspectScore, ServiceLimits, make_app
-from debate_judge.runs.loaded import NO_TEXT, LoadedJudge
+from debate_judge.runs.loaded import LoadedJudge
 from tests.fakes import ScriptedLM
 from tests.processes import read_until
 from tests.runs.integration_exports import save_judge, score_for, script
@@ -141,9 +141,10 @@ def test_what_strangers_are_not_told(judge: LoadedJudge, monkeypatch: pytest.Mon
         answer = httpx.post(f"{url}/score", json=question)
         assert (answer.status_code, list(answer.json())) == (502, ["detail"])
         assert "10.1.2.3" not in answer.text
-    failed = replace(NO_TEXT, unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
+    empty = judge.score(source="", text="")["tone"]
+    failed = replace(empty, unscored="lm error", reason="lm error: http://10.1.2.3/v1 refused")
     assert "10.1.2.3" not in AspectScore.of(failed).reason
-    assert AspectScore.of(NO_TEXT).reason == NO_TEXT.reason
+    assert AspectScore.of(empty).reason == empty.reason == "no text: the text is empty"
 
 
 def test_hundreds_of_requests_at_once_lose_and_mix_up_nothing(judge: LoadedJudge, lms: list[ScriptedLM]) -> None:
