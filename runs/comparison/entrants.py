@@ -10,8 +10,8 @@ runs/store/exports/NAME[tie_breaker=true]   # an export with another setting and
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -63,6 +63,11 @@ class JudgeSpec:
         if not self.settings:
             return ""
         return f"[{','.join(f'{name}={_format_value(value)}' for name, value in self.settings.items())}]"
+
+    @property
+    def name(self) -> str:
+        """The judge as the user names it."""
+        return self.address + self.brackets
 
 
 @dataclass(frozen=True)
@@ -149,15 +154,15 @@ def build_entrants(
     persona_texts = personas(personas_file)
     lms = lms or choose_lms(specs)
     built = [replace(_entrant(spec, aspects, persona_texts), lm=lm) for spec, lm in zip(specs, lms, strict=True)]
-    duplicates = {e.name for e in built if sum(e.name == other.name for other in built) > 1}
+    count = Counter(entrant.name for entrant in built)
     # Two exports of the same name are called by the paths that the user wrote.
     built = [
-        replace(e, name=spec.address + spec.brackets) if e.name in duplicates and spec.export else e
+        replace(e, name=spec.name) if count[e.name] > 1 and spec.export else e
         for spec, e in zip(specs, built, strict=True)
     ]
-    for i, entrant in enumerate(built):
-        if entrant.name in {other.name for other in built[:i]}:
-            raise InputError("a judge is named twice", field="--judges", expected="each judge once", found=entrant.name)
+    for name, times in Counter(entrant.name for entrant in built).items():
+        if times > 1:
+            raise InputError("a judge is named twice", field="--judges", expected="each judge once", found=name)
     return built
 
 
@@ -214,83 +219,70 @@ def _is_export(address: str) -> bool:
 
 
 def _entrant(spec: JudgeSpec, aspects: Sequence[Aspect], persona_texts: Mapping[str, str]) -> Entrant:
-    settings = {name: value for name, value in spec.settings.items() if name != LM}
     if spec.export is None:
-        judge = _preset_judge(spec, settings, persona_texts)
-        judges = {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects}
-        return Entrant(spec.address + spec.brackets, judges)
-    missing = [a.name for a in aspects if a.name not in spec.export.judge.aspects]
-    if missing:
+        judge = _judge(spec, None, persona_texts)
+        return Entrant(spec.name, {a.name: AspectJudge(judge, default_granularity(judge, a)) for a in aspects})
+    compiled = spec.export.judge.aspects
+    if not {a.name for a in aspects} <= compiled.keys():
         raise InputError(
             "the export does not judge these aspects",
             file=spec.address,
             expected=", ".join(a.name for a in aspects),
-            found=", ".join(spec.export.judge.aspects),
+            found=", ".join(compiled),
             remedy="name the aspects that it judges with --aspects",
         )
-    judges = {
-        name: replace(j, judge=_with_settings(j.judge, settings, persona_texts, spec))
-        for name, j in spec.export.judge.aspects.items()
-    }
+    judges = {name: replace(each, judge=_judge(spec, each.judge, persona_texts)) for name, each in compiled.items()}
+    # In the table it has the name of its folder, in MLflow's registry, or of its run.
+    name = Path(spec.address).name
+    if in_mlflow(spec.address):
+        registered = spec.address.startswith("models:/")
+        name = spec.address.partition(":/")[2] if registered else str(spec.export.manifest.name)
     compiled_on = spec.export.evidence.compiled_on
-    return Entrant(_display_name(spec.address, spec.export) + spec.brackets, judges, compiled_on=frozenset(compiled_on))
-
-
-def _display_name(address: str, export: Export) -> str:
-    """An export's name in the table: that of its folder, in MLflow's registry, or of its run."""
-    if not in_mlflow(address):
-        return Path(address).name
-    return address.partition(":/")[2] if address.startswith("models:/") else str(export.manifest.name)
-
-
-def _preset_judge(spec: JudgeSpec, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
-    if spec.address not in JUDGES and ":" not in spec.address:
-        remedy = did_you_mean(spec.address, JUDGES, cutoff=0.4)
-        raise InputError(f"unknown judge {spec.address!r}", field="--judges", expected=expected_judges(), remedy=remedy)
-    options: dict[str, Any] = {name: value for name, value in settings.items() if name in options_of(spec.address)}
-    with _settings_errors(spec):
-        judge = build_preset(spec.address, read_text_files(options))
-    return _with_settings(
-        judge, {name: value for name, value in settings.items() if name not in options}, persona_texts, spec
-    )
+    return Entrant(name + spec.brackets, judges, compiled_on=frozenset(compiled_on))
 
 
 _OF_PERSONA = ("persona_text", "persona_later", "two_briefs")
 """Entries of a debate's configuration that belong to its persona."""
 
 
-def _with_settings(judge: Judge, settings: Settings, persona_texts: Mapping[str, str], spec: JudgeSpec) -> Judge:
+def _judge(spec: JudgeSpec, compiled: Judge | None, persona_texts: Mapping[str, str]) -> Judge:
+    """The judge of an export, or else the preset, with the settings in brackets and the same instructions.
+
+    Raises:
+        InputError: It quotes what the user wrote.
+    """
+    settings = {name: value for name, value in spec.settings.items() if name != LM}
+    if compiled is None and spec.address not in JUDGES and ":" not in spec.address:
+        remedy = did_you_mean(spec.address, JUDGES, cutoff=0.4)
+        raise InputError(f"unknown judge {spec.address!r}", field="--judges", expected=expected_judges(), remedy=remedy)
+    try:
+        if compiled is None:
+            options = {name: settings.pop(name) for name in options_of(spec.address) if name in settings}
+            compiled = build_preset(spec.address, read_text_files(options))
+        return _varied(compiled, settings, persona_texts) if settings else compiled
+    except (KeyError, TypeError, ValueError) as error:
+        input_error = error if isinstance(error, InputError) else InputError(f"the judge cannot be built: {error!r}")
+        raise input_error.replaced(field="--judges", found=spec.name) from error
+
+
+def _varied(judge: Judge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
     """A copy of the judge with these settings changed, and the same instructions."""
-    if not settings:
-        return judge
     config, state = {**judge.config(), **settings}, judge.dump_state()
     allowed = [name for name in judge.config() if name not in (*_OF_PERSONA, "precedents")]
-    with _settings_errors(spec):
-        for name in settings:
-            if name not in allowed:
-                expected = f"one of {', '.join(allowed)}, {LM}"
-                raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
-        if "persona" in settings:
-            persona = str(settings["persona"])
-            if persona not in persona_texts:
-                expected = f"one of {', '.join(persona_texts)}"
-                remedy = did_you_mean(persona, persona_texts)
-                raise InputError(f"unknown persona {persona!r}", expected=expected, remedy=remedy)
-            config = {name: value for name, value in config.items() if name not in _OF_PERSONA}
-            config["persona_text"] = persona_texts[persona]
-            state = {predictor: saved for predictor, saved in state.items() if predictor != "critic"}
-        copy = build(judge.kind, config)
+    for name in settings:
+        if name not in allowed:
+            expected = f"one of {', '.join(allowed)}, {LM}"
+            raise InputError(f"no setting {name!r}", expected=expected, remedy=did_you_mean(name, allowed))
+    if "persona" in settings:
+        persona = str(settings["persona"])
+        if persona not in persona_texts:
+            expected, remedy = f"one of {', '.join(persona_texts)}", did_you_mean(persona, persona_texts)
+            raise InputError(f"unknown persona {persona!r}", expected=expected, remedy=remedy)
+        config = {name: value for name, value in config.items() if name not in _OF_PERSONA}
+        config["persona_text"] = persona_texts[persona]
+        state.pop("critic", None)
+    copy = build(judge.kind, config)
     for name, predictor in copy.named_predictors():
         if name in state:
             predictor.load_state(state[name])
     return copy
-
-
-@contextmanager
-def _settings_errors(spec: JudgeSpec) -> Iterator[None]:
-    """Turn an error about a judge's settings into an `InputError` that quotes what the user wrote."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        input_error = error if isinstance(error, InputError) else InputError(f"the judge cannot be built: {error!r}")
-        raise input_error.replaced(field="--judges", found=spec.address + spec.brackets) from error
