@@ -32,11 +32,6 @@ def values(result: DecisionResult) -> dict[str, float | None]:
     return {name: measure.value for name, measure in result.measures.items()}
 
 
-# Labels and decisions: TP 3, FN 1, FP 2, TN 4.
-OUTCOMES = [(1, 0.9)] * 3 + [(1, 0.1)] + [(0, 0.9)] * 2 + [(0, 0.1)] * 4
-TEN: list[Row] = [(str(i), label, score) for i, (label, score) in enumerate(OUTCOMES)]
-
-
 def test_what_is_undefined_is_none_and_not_zero() -> None:
     never = values(decided([("a", 1, 0.1), ("b", 0, 0.2)]))
     # Nothing was called positive. Recall and F1 have a denominator all the same.
@@ -44,20 +39,6 @@ def test_what_is_undefined_is_none_and_not_zero() -> None:
     same = decided([("a", 0, 0.1), ("b", 0, 0.2)])
     assert (values(same)["kappa"], values(same)["recall"], values(same)["accuracy"]) == (None, None, 1.0)
     assert same.measures["accuracy"].low < 1, "two right decisions do not show that all are"
-
-
-def test_intervals_come_from_whole_groups() -> None:
-    # In each group all decisions are right or all are wrong, 20 of 40 groups each. Single decisions would have a
-    # standard error of sqrt(.25 / 400) = .025; groups have sqrt(.25 / 40) = .079, so the interval is about +-.155.
-    rows = [(f"g{i % 40}", float(i % 4 < 2), 0.1 + 0.8 * (i % 2 == (i % 4 < 2))) for i in range(400)]
-    accuracy = decided(rows).measures["accuracy"]
-    assert accuracy.value == 0.5
-    assert (accuracy.low, accuracy.high) == pytest.approx((0.345, 0.655), abs=0.03)
-
-
-def test_one_group_has_no_interval() -> None:
-    alone = decided([("g", label, score) for _, label, score in TEN]).measures["accuracy"]
-    assert (alone.value, alone.low, alone.high) == (pytest.approx(0.7), None, None)
 
 
 def test_the_auroc_of_pairs_is_that_of_the_differences_in_either_order() -> None:
@@ -110,13 +91,6 @@ def test_all_values_are_those_of_scikit_learn() -> None:
     assert [measure.value for measure in result.lower_label.values()] == pytest.approx(lower)
 
 
-def test_a_recall_without_a_miss_has_an_interval_over_the_sources_with_a_positive_label() -> None:
-    rows = [(str(i), *outcome) for i, outcome in enumerate([(1, 0.9)] * 5 + [(0, 0.1)] * 14 + [(0, 0.9)])]
-    recall = decided(rows).measures["recall"]
-    assert (recall.value, recall.high) == (1.0, 1.0)
-    assert recall.low == pytest.approx(stats.binomtest(5, 5).proportion_ci(0.95, "exact").low)
-
-
 def test_groups_of_several_decisions_are_left_out_in_turn_and_laid_off_on_the_logit() -> None:
     rng = np.random.default_rng(8)
     right = rng.binomial(5, rng.uniform(0.4, 1.0, size=12))
@@ -127,11 +101,17 @@ def test_groups_of_several_decisions_are_left_out_in_turn_and_laid_off_on_the_lo
     half = stats.t.ppf(0.975, 11) * stats.sem(right / 5) / (mean * (1 - mean))
     middle = special.logit(mean)
     assert (accuracy.low, accuracy.high) == pytest.approx(special.expit([middle - half, middle + half]))
+    one = decided([row for row in rows if row[0] == "g0"]).measures["accuracy"]
+    assert (one.value, one.low) == (pytest.approx(right[0] / 5), None)
 
 
-def test_groups_that_are_all_right_have_the_exact_bound() -> None:
+def test_where_all_is_right_there_is_the_exact_bound_over_the_sources_that_a_measure_depends_on() -> None:
     rows = [(f"g{i // 4}", *outcome) for i, outcome in enumerate([(1, 0.9), (0, 0.1)] * 20)]
     measures = decided(rows).measures
     low = stats.binomtest(10, 10).proportion_ci(0.95, "exact").low
     assert (measures["accuracy"].low, measures["accuracy"].high) == pytest.approx((low, 1.0))
     assert measures["kappa"].low == pytest.approx(2 * low - 1)
+    rows = [(str(i), *outcome) for i, outcome in enumerate([(1, 0.9)] * 5 + [(0, 0.1)] * 14 + [(0, 0.9)])]
+    recall = decided(rows).measures["recall"]
+    assert (recall.value, recall.high) == (1.0, 1.0)
+    assert recall.low == pytest.approx(stats.binomtest(5, 5).proportion_ci(0.95, "exact").low)

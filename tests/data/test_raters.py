@@ -91,19 +91,13 @@ def test_error_and_bias_are_means_with_t_intervals_over_groups() -> None:
         assert (estimate.low, estimate.high) == pytest.approx((expected.low, expected.high))
 
 
-def test_single_ratings_have_error_and_bias_and_nothing_else() -> None:
-    group = GroupScores("g", ("a", "b", "c"), (1.0, 2.0, None), (2.0, 2.0, 4.0), ((1.0,), (2.0,), ()))
-    comparison = compare_with_raters([group])
-    assert comparison.raters == 1
-    assert (comparison.error.value, comparison.error.low) == (0.5, None)
-    assert (comparison.ceiling, comparison.alpha) == (Figure(), None)
-    assert json.loads(json.dumps(plain(comparison), allow_nan=False))["bias"]["value"] == 0.5
-
-
-def test_lists_of_unequal_length_and_unscored_candidates_are_borne() -> None:
+def test_single_ratings_unequal_lists_and_unscored_candidates_are_borne() -> None:
+    single = compare_with_raters(
+        [GroupScores("g", ("a", "b", "c"), (1.0, 2.0, None), (2.0, 2.0, 4.0), ((1.0,), (2.0,), ()))]
+    )
+    assert (single.raters, single.error, single.ceiling, single.alpha) == (1, Figure(0.5), Figure(), None)
     raters = ((1.0, 2.0), (2.0, 2.0, 2.0), (3.0,), (), (4.0, 5.0, 3.0))
     ratings, scores = (1.5, 2.0, 3.0, None, 4.0), (1.0, None, 3.0, 4.0, 5.0)
-    comparison = compare_with_raters([GroupScores(name, tuple("abcde"), ratings, scores, raters) for name in "gh"])
-    assert comparison.raters == 3
-    assert comparison.alpha is not None
-    assert json.dumps(plain(comparison), allow_nan=False)
+    several = compare_with_raters([GroupScores(name, tuple("abcde"), ratings, scores, raters) for name in "gh"])
+    assert (several.raters, several.alpha is None) == (3, False)
+    assert json.dumps([plain(single), plain(several)], allow_nan=False)

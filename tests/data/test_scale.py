@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.optimize import isotonic_regression
 from sklearn.metrics import cohen_kappa_score
 
-from debate_judge.data.agreement.decisions import AbsoluteAgreement, DecisionRule, absolute_agreement, decision_cuts
+from debate_judge.data.agreement.decisions import DecisionRule, absolute_agreement, decision_cuts
 from debate_judge.data.agreement.figures import AVERAGE, Figure, GroupScores
 from debate_judge.data.calibration import IDENTITY_WEIGHT, Calibration, calibration_effect, fit_calibration
 from debate_judge.data.schema import Aspect, Scale
@@ -109,13 +109,14 @@ def test_a_judge_a_point_too_high_is_put_right_and_keeps_its_ranks() -> None:
 
 
 Judged = dict[str, list[GroupScores]]
+CUTS = {"style": 3.5, "facts": 2.5}
 
 
-def judged(off: float, spread: float, seed: int = 1, groups: int = 30, unscored: int = 0) -> Judged:
+def judged(off: float, spread: float, seed: int = 1, unscored: int = 0) -> Judged:
     """Scores that are the ratings, moved by `off` and by chance, of two aspects."""
     by_aspect: Judged = {}
-    for number, aspect in enumerate(("style", "facts")):
-        ratings = np.random.default_rng(number).integers(1, 6, (groups, 4)).astype(float)
+    for number, aspect in enumerate(CUTS):
+        ratings = np.random.default_rng(number).integers(1, 6, (30, 4)).astype(float)
         scores = ratings + off + spread * np.random.default_rng(seed).normal(size=ratings.shape)
         rows: Any = zip(ratings.tolist(), scores.tolist(), strict=True)
         pairs = ((r, [None, *s[1:]] if g < unscored else s) for g, (r, s) in enumerate(rows))
@@ -123,54 +124,39 @@ def judged(off: float, spread: float, seed: int = 1, groups: int = 30, unscored:
     return by_aspect
 
 
-def pooled(groups: list[GroupScores]) -> Any:
-    """All scores, and the ratings beside them."""
-    return np.array([(s, r) for g in groups for s, r in zip(g.scores, g.ratings, strict=True) if s is not None]).T
+def compared(cuts: dict[str, float] = CUTS, *, same_scale: bool = True, **judges: Judged) -> Any:
+    return absolute_agreement(judges, cuts, same_scale=same_scale, seed=0)
 
 
-CUTS = {"style": 3.5, "facts": 2.5}
-
-
-def compared(**judges: Judged) -> dict[str, dict[str, AbsoluteAgreement]]:
-    return absolute_agreement(judges, CUTS, same_scale=True, seed=0)
-
-
-def test_the_figures_are_those_of_their_definitions() -> None:
+def test_the_figures_are_those_of_their_definitions_and_a_change_is_paired() -> None:
     judges = {"single": judged(1.0, 0.8), "compiled": judged(0.2, 0.5, seed=2, unscored=3)}
     results = compared(**judges)
     for judge, by_aspect in judges.items():
         for aspect, groups in by_aspect.items():
-            result, (s, r) = results[judge][aspect], pooled(groups)
+            result = results[judge][aspect]
+            pairs = [(s, r) for g in groups for s, r in zip(g.scores, g.ratings, strict=True) if s is not None]
+            s, r = np.array(pairs).T
             ccc = 2 * np.cov(s, r, bias=True)[0, 1] / (s.var() + r.var() + (s.mean() - r.mean()) ** 2)
-            assert result.measures["mae"].value == pytest.approx(np.abs(s - r).mean())
-            assert result.measures["ccc"].value == pytest.approx(ccc)
-            assert result.measures["kappa"].value == pytest.approx(
-                cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect])
-            )
+            kappa = cohen_kappa_score(s >= CUTS[aspect], r >= CUTS[aspect])
+            expected = {"mae": np.abs(s - r).mean(), "ccc": ccc, "kappa": kappa}
+            assert {name: measure.value for name, measure in result.measures.items()} == pytest.approx(expected)
             assert result.candidates == len(s) == 120 - 3 * (judge == "compiled")
         for measure, average in results[judge][AVERAGE].measures.items():
             values = [results[judge][aspect].measures[measure].value for aspect in by_aspect]
             assert average.value == pytest.approx(np.mean(values))
-
-
-def test_a_change_is_paired_and_its_sign_tells_which_way() -> None:
-    results = compared(single=judged(2.0, 0.3), compiled=judged(-0.5, 0.2))
-    change, measures = results["compiled"][AVERAGE].change, results["compiled"][AVERAGE].measures
-    mae, kappa = change["mae"], change["kappa"]
-    assert mae.high < 0
-    assert kappa.low > 0
+    change, error = results["compiled"][AVERAGE].change, results["compiled"][AVERAGE].measures["mae"]
+    assert change["mae"].high < 0 < change["kappa"].low
     assert results["single"][AVERAGE].change == {}
-    assert 0 <= measures["mae"].low < measures["mae"].value < measures["mae"].high  # type: ignore[operator]
+    assert 0 <= error.low < error.value < error.high
 
 
 def test_what_is_undefined_is_left_out() -> None:
     above = judged(0.0, 0.1)
-    results = absolute_agreement({"x": above}, {"style": 0.5, "facts": 0.5}, same_scale=False, seed=0)["x"]
+    results = compared({"style": 0.5, "facts": 0.5}, same_scale=False, x=above)["x"]
     assert results["style"].measures["kappa"].value is None, "all ratings are on one side"
     assert results[AVERAGE].measures["mae"].value is None, "points of different scales"
     unscored = {"style": [replace(g, scores=(None,) * 4) for g in above["style"]]}
-    figures = absolute_agreement({"x": unscored}, CUTS, same_scale=True, seed=0)["x"]["style"]
-    assert {measure.value for measure in figures.measures.values()} == {None}
+    assert {measure.value for measure in compared(x=unscored)["x"]["style"].measures.values()} == {None}
 
 
 def test_cuts_follow_the_ratings_the_scale_or_the_user() -> None:

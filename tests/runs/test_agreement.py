@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,54 +25,50 @@ from debate_judge.runs.comparison.figures import EvaluatedJudge
 from debate_judge.runs.comparison.job import read_external
 from tests.runs.rated_corpora import COHERENCE, FLUENCY, corpus
 
+Rows = list[dict[str, Any]]
+Agreement = Callable[..., dict[str, Any]]
+
 RATINGS = {"g1": [1, 2, 3, 4], "g2": [4, 3, 2, 1], "g3": [2, 2, 2, 2]}
 SCORES = {"g1": [1.0, 2.0, 4.0, 3.0], "g2": [5.0, 3.0, 2.5, 1.0], "g3": [1.0, 2.0, 3.0, 4.0]}
-ROWS: list[dict[str, Any]] = [
+ROWS: Rows = [
     {"group": g, "candidate": f"s{i}", "aspect": "coherence", "rating": RATINGS[g][i], "score": SCORES[g][i]}
     for g in RATINGS
     for i in range(4)
 ]
 
 
-class Agreement:
-    """The command, over rows in a file."""
-
-    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.file, self.capsys = folder / "r.jsonl", capsys
-
-    def text(self, rows: list[dict[str, Any]], *more: str) -> str:
-        self.file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        assert command.main([str(self.file), *more]) == 0
-        return self.capsys.readouterr().out
-
-    def values(self, rows: list[dict[str, Any]], *more: str) -> dict[str, Any]:
-        values: dict[str, Any] = json.loads(self.text(rows, "--json", "-", *more))
-        return values
-
-
 @pytest.fixture
 def agreement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Agreement:
-    return Agreement(tmp_path, capsys)
+    """The command, over rows in a file; returns what it prints as JSON."""
+
+    def values(rows: Rows, *more: str) -> dict[str, Any]:
+        file = tmp_path / "r.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert command.main([str(file), "--json", "-", *more]) == 0
+        table: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return table
+
+    return values
 
 
 def test_undefined_groups_are_counted(agreement: Agreement) -> None:
-    table = agreement.values(ROWS)
+    table = agreement(ROWS)
     cell = table["aspects"]["coherence"]["summary"]["spearman"]
     correlations = [stats.spearmanr(RATINGS[g], SCORES[g]).statistic for g in ("g1", "g2")]
     assert cell["value"] == pytest.approx(sum(correlations) / 2)
     assert (cell["groups"], cell["undefined"], cell["unscored"]) == (2, 1, 0)
     assert set(table["average"]) == {"summary", "sample", "system"}
     # What is undefined everywhere is null in a file, never NaN.
-    cell = agreement.values(ROWS[8:])["aspects"]["coherence"]["summary"]["pearson"]
+    cell = agreement(ROWS[8:])["aspects"]["coherence"]["summary"]["pearson"]
     assert (cell["value"], cell["undefined"]) == (None, 1)
 
 
 def test_several_raters_in_a_cell_and_missing_scores(agreement: Agreement) -> None:
     cells = (([1, 2, 3], 1), (4, 2.5), (3, None), (None, 3))
     rows = [{"group": "g", "candidate": n, "aspect": "a", "rating": r, "score": s} for n, (r, s) in enumerate(cells)]
-    cell = agreement.values(rows)["aspects"]["a"]["summary"]["pearson"]
+    cell = agreement(rows)["aspects"]["a"]["summary"]["pearson"]
     assert (cell["value"], cell["unscored"]) == (pytest.approx(1.0), 1)
-    two = agreement.values([{**row, "rating": [row["rating"], min(4, row["rating"] + 1)]} for row in ROWS])
+    two = agreement([{**row, "rating": [row["rating"], min(4, row["rating"] + 1)]} for row in ROWS])
     raters = two["raters"]["coherence"]
     assert raters["raters"] == 2
     assert None not in (raters["ceiling"]["value"], raters["alpha"])
@@ -88,20 +85,20 @@ def pairs(*scores: float | None, ratings: tuple[tuple[float, float], ...] = ((1,
 
 
 def test_two_valued_ratings_and_groups_of_two_are_decisions_too(agreement: Agreement) -> None:
-    result = agreement.values(pairs(0.9, 0.2, 0.4, 0.1, 0.8, None))["decisions"]["a"]
+    result = agreement(pairs(0.9, 0.2, 0.4, 0.1, 0.8, None))["decisions"]["a"]
     # Right are .9, .2, .1 and .8; .4 is a factual claim called false.
     assert result["measures"]["accuracy"]["value"] == pytest.approx(4 / 5)
     assert result["undecided"] == 1
     contests = pairs(5.0, 4.0, 4.0, 4.0, 1.0, 1.1, ratings=((3, 1), (2, 2), (1, 3)))
-    assert agreement.values(contests)["decisions"]["a"]["decisions"] == {"win": 1, "tie": 1, "loss": 1}
+    assert agreement(contests)["decisions"]["a"]["decisions"] == {"win": 1, "tie": 1, "loss": 1}
 
 
 def test_scores_on_another_scale_need_a_cut(agreement: Agreement) -> None:
     rows = pairs(4, 2, 3, 5)
     # 4 beats 2, 3 beats 2, and 5 beats both.
-    measures = agreement.values(rows)["decisions"]["a"]["measures"]
+    measures = agreement(rows)["decisions"]["a"]["measures"]
     assert {name: measure["value"] for name, measure in measures.items()} == {"auroc": 0.5}
-    assert agreement.values(rows, "--cut", "2.5")["decisions"]["a"]["measures"]["accuracy"]["value"] == 3 / 4
+    assert agreement(rows, "--cut", "2.5")["decisions"]["a"]["measures"]["accuracy"]["value"] == 3 / 4
 
 
 # --- scores of an external judge, for a comparison ---
@@ -109,8 +106,6 @@ def test_scores_on_another_scale_need_a_cut(agreement: Agreement) -> None:
 ASPECTS = (COHERENCE, FLUENCY, Aspect("relevance", "Is it relevant?", Scale(1, 5)))
 WHOLE = replace(corpus(*([1, 2, 3] for _ in range(6))), task=Task("t", "source", "text", ASPECTS))
 PART = replace(WHOLE, groups=WHOLE.groups[:4])
-
-Rows = list[dict[str, Any]]
 
 
 def long_rows(groups: int = 4, aspects: int = 2) -> Rows:
@@ -197,10 +192,6 @@ def scores(*groups: tuple[Values, Values]) -> list[GroupScores]:
     return [GroupScores(f"g{i}", tuple(map(str, range(len(r)))), r, s) for i, (r, s) in enumerate(groups)]
 
 
-CHECKED = scores(((1, 0), (0.9, 0.2)), ((1, 0), (0.4, 0.6)), ((1, 0), (0.8, None)), ((1, None), (0.5, 0.7)))
-"""Positive are .9 .4 .8 .5, negative .2 .6 and one without a score: TP = 3 (.5 counts), FN = 1, FP = 1, TN = 1."""
-
-
 def decided(groups: list[GroupScores], rule: DecisionRule = BINARY, **options: bool) -> DecisionResult:
     return evaluate_decisions({"quality": groups}, {"quality": rule}, **options)["quality"]
 
@@ -209,10 +200,22 @@ def values(result: DecisionResult) -> dict[str, float | None]:
     return {name: measure.value for name, measure in result.measures.items()}
 
 
-def test_binary_decisions_are_counted() -> None:
-    result = decided(CHECKED)
-    assert (result.labels, result.decisions) == ({"positive": 4, "negative": 3}, {"positive": 4, "negative": 2})
+def test_binary_decisions_by_hand() -> None:
+    # Positive are .9 .4 .8 .5, negative .2 .6 and one without a score: TP = 3 (.5 counts), FN = 1, FP = 1, TN = 1.
+    result = decided(scores(((1, 0), (0.9, 0.2)), ((1, 0), (0.4, 0.6)), ((1, 0), (0.8, None)), ((1, None), (0.5, 0.7))))
+    assert result.labels == {"positive": 4, "negative": 3}
+    assert result.decisions == {"positive": 4, "negative": 2}
     assert (result.undecided, result.sources, result.majority_accuracy) == (1, 4, 4 / 7)
+    # Scores off the scale are ranked and not cut: -1.5 beats both, -2 beats -4 alone.
+    metric = decided(scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,))), on_scale=False)
+    assert (values(metric), metric.decisions, metric.lower_label) == ({"auroc": 3 / 4}, {}, {})
+    # Raters who are evenly split give no label.
+    split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
+    assert (split.ties, split.labels, values(split)["accuracy"]) == (2, {"positive": 1, "negative": 1}, 1.0)
+    silent = decided(scores(((1, 0), (None, None))))
+    assert (set(values(silent).values()), silent.undecided, silent.majority_accuracy) == ({None}, 2, 0.5)
+    json.dumps(plain(silent), allow_nan=False)
+    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
 
 
 def test_pairs_by_hand() -> None:
@@ -227,20 +230,3 @@ def test_pairs_by_hand() -> None:
     assert (result.undecided, result.majority_accuracy, result.lower_label) == (1, 3 / 5, {})
     # Which of two scores is higher can be told on any scale.
     assert decided(pairs, PAIRS, on_scale=False) == result
-
-
-def test_what_has_no_label_or_no_decision() -> None:
-    split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
-    silent = decided(scores(((1, 0), (None, None))))
-    assert (split.labels, split.measures["accuracy"].value) == ({"positive": 1, "negative": 1}, 1.0)
-    assert ({m.value for m in silent.measures.values()}, silent.undecided, silent.majority_accuracy) == ({None}, 2, 0.5)
-    assert split.ties == 2
-    json.dumps(plain(silent), allow_nan=False)
-    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
-
-
-def test_scores_off_the_scale_are_ranked_and_not_cut() -> None:
-    metric = scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,)))
-    result = decided(metric, on_scale=False)
-    # -1.5 beats both, -2 beats -4 alone.
-    assert (values(result), result.decisions, result.lower_label) == ({"auroc": 3 / 4}, {}, {})
