@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.schema import Aspect, Corpus, RatedGroup, Task, fingerprint, is_visible
@@ -21,10 +21,9 @@ from debate_judge.data.tasks import TASKS, find_task
 if TYPE_CHECKING:
     import dspy
 
-T = TypeVar("T")
+    from debate_judge.programs.judge import Judge
 
-ItemPosition = tuple[int, int]
-"""Index of a question in a `Grouping`, and index of an item in that question."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +84,8 @@ class Grouping:
     """The questions that cover some items, and the position of each item in them."""
 
     questions: tuple[Question, ...]
-    positions: tuple[ItemPosition, ...]
-    """One for each item, in their order; items with the same key may share one."""
+    positions: tuple[tuple[int, int], ...]
+    """Index of the question, and index in it, of each item; items with the same key may share one."""
 
     def by_item(self, results: Sequence[Sequence[T]]) -> list[T]:
         """The result of each item, in their order, from the results of each question's items."""
@@ -99,14 +98,7 @@ class Grouping:
         return [[by_position[number, index] for index in range(size)] for number, size in enumerate(sizes)]
 
 
-class GroupingOptions(Protocol):
-    """The attributes of a judge that decide how its items are grouped; see `programs.judge.Judge`."""
-
-    compares_pairs: bool
-    together: int
-
-
-def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compare_pairs: bool = True) -> Grouping:
+def group_into_questions(judge: Judge, items: Sequence[Item], *, compare_pairs: bool = True) -> Grouping:
     """Group items into the questions that the judge takes: single items, pairs, or several candidates of one source
     (`Judge.together`).
 
@@ -118,50 +110,35 @@ def group_into_questions(judge: GroupingOptions, items: Sequence[Item], *, compa
         items: In any order.
         compare_pairs: Whether a judge that compares pairs may do so; new texts are scored one by one.
     """
-    if judge.compares_pairs and compare_pairs and (pairs := _pairs(items)) is not None:
-        return pairs
-    if judge.together > 1:
-        return _group_by_source(items, judge.together)
-    return Grouping(tuple(Question((item,)) for item in items), tuple((number, 0) for number in range(len(items))))
+    by_group: dict[tuple[str, str], list[list[int]]] = {}
+    for number, item in enumerate(items):
+        by_group.setdefault((item.aspect.name, item.group), []).append([number])
+    if judge.compares_pairs and compare_pairs and by_group and all(len(pair) == 2 for pair in by_group.values()):
+        questions = list(by_group.values())
+    elif judge.together > 1:
+        by_source: dict[tuple[object, ...], dict[str, list[int]]] = {}
+        for number, item in enumerate(items):
+            by_source.setdefault((item.aspect, *source_key(item)), {}).setdefault(item.key, []).append(number)
+        # As few questions as hold all candidates of each source, of nearly equal size.
+        questions = []
+        for candidates in by_source.values():
+            ordered = sorted(candidates.values(), key=lambda numbers: _rank(items[numbers[0]]))
+            count = -(-len(ordered) // judge.together)
+            ends = [len(ordered) * end // count for end in range(count + 1)]
+            questions += [ordered[start:end] for start, end in pairwise(ends)]
+    else:
+        questions = [[[number]] for number in range(len(items))]
+    positions = {n: (q, index) for q, members in enumerate(questions) for index, ns in enumerate(members) for n in ns}
+    return Grouping(
+        tuple(Question(tuple(items[numbers[0]] for numbers in members)) for members in questions),
+        tuple(positions[number] for number in range(len(items))),
+    )
 
 
 def source_key(item: Item) -> tuple[object, ...]:
     """Equal for items that may share a question, if they are of one aspect."""
     # Without a source, only the group says which texts belong together.
     return item.task, item.source or (item.group,), item.context
-
-
-def _pairs(items: Sequence[Item]) -> Grouping | None:
-    """A question for each group and aspect; None unless all of them have two candidates."""
-    pairs: dict[tuple[str, str], list[int]] = {}
-    for number, item in enumerate(items):
-        pairs.setdefault((item.aspect.name, item.group), []).append(number)
-    if not pairs or any(len(pair) != 2 for pair in pairs.values()):
-        return None
-    positions = {number: (q, index) for q, pair in enumerate(pairs.values()) for index, number in enumerate(pair)}
-    questions = tuple(Question((items[first], items[second])) for first, second in pairs.values())
-    return Grouping(questions, tuple(positions[number] for number in range(len(items))))
-
-
-def _group_by_source(items: Sequence[Item], together: int) -> Grouping:
-    """As few questions as hold all candidates of each source, of nearly equal size."""
-    sources = [(item.aspect, *source_key(item)) for item in items]
-    by_source: dict[tuple[object, ...], dict[str, Item]] = {}
-    for source, item in zip(sources, items, strict=True):
-        by_source.setdefault(source, {}).setdefault(item.key, item)
-    questions: list[Question] = []
-    # By source, too: texts without a source may have equal items in two groups, each in a question of its own group.
-    positions: dict[tuple[tuple[object, ...], str], ItemPosition] = {}
-    for source, candidates in by_source.items():
-        ordered = sorted(candidates.values(), key=_rank)
-        count = -(-len(ordered) // together)
-        ends = [len(ordered) * end // count for end in range(count + 1)]
-        for members in (ordered[start:end] for start, end in pairwise(ends)):
-            positions |= {(source, item.key): (len(questions), index) for index, item in enumerate(members)}
-            questions.append(Question(tuple(members)))
-    return Grouping(
-        tuple(questions), tuple(positions[source, item.key] for source, item in zip(sources, items, strict=True))
-    )
 
 
 def _rank(item: Item) -> bytes:
