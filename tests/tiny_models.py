@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -35,13 +33,12 @@ def with_tiny_model(preset: Preset, folder: Path) -> Preset:
     return preset
 
 
-def tiny_bert(folder: Path, *, longest: int | None = 64) -> Path:
-    """A BERT of two layers; without `longest` its tokenizer knows no limit, as DeBERTa's does not."""
+def tiny_bert(folder: Path) -> Path:
+    """A BERT of two layers."""
     import torch
     from transformers import BertConfig, BertModel
 
-    folder = folder / f"bert-{longest}"
-    size = _tokenizer(folder, longest)
+    size = _tokenizer(folder)
     torch.manual_seed(0)
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
     config = BertConfig(vocab_size=size, max_position_embeddings=64, pad_token_id=0, **sizes)
@@ -49,46 +46,32 @@ def tiny_bert(folder: Path, *, longest: int | None = 64) -> Path:
     return folder
 
 
-def tiny_bart(folder: Path, *, probabilities: Sequence[float] | None = None, name: str = "bart") -> Path:
-    """A BART of one layer; with `probabilities`, one for each token, it expects these whatever it reads."""
+def tiny_bart(folder: Path) -> Path:
+    """A BART of one layer."""
     import torch
     from transformers import BartConfig, BartForConditionalGeneration
 
-    folder = folder / name
-    size = _tokenizer(folder, 64)
+    size = _tokenizer(folder)
     torch.manual_seed(0)
     sizes = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in BART_SIDE.items()}
     tokens = {"pad_token_id": 0, "bos_token_id": 2, "decoder_start_token_id": 3, "forced_eos_token_id": 3}
     config = BartConfig(
         vocab_size=size, d_model=16, max_position_embeddings=64, init_std=0.5, eos_token_id=3, **sizes, **tokens
     )
-    network = BartForConditionalGeneration(config)
-    if probabilities is not None:
-        with torch.no_grad():
-            network.model.shared.weight.zero_()
-            network.final_logits_bias.copy_(torch.tensor([probabilities]).log())
-    network.save_pretrained(folder)
+    BartForConditionalGeneration(config).save_pretrained(folder)
     return folder
 
 
-def vocabulary() -> Mapping[str, int]:
-    """Token -> its number."""
-    return {token: number for number, token in enumerate((*SPECIAL.values(), *WORDS))}
-
-
-def _tokenizer(folder: Path, longest: int | None) -> int:
+def _tokenizer(folder: Path) -> int:
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
-    known = dict(vocabulary())
+    known = {token: number for number, token in enumerate((*SPECIAL.values(), *WORDS))}
     tokenizer = Tokenizer(models.WordLevel(known, unk_token=SPECIAL["unk"]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[(SPECIAL[end], known[SPECIAL[end]]) for end in ("cls", "sep")]
     )
-    limit: dict[str, Any] = {} if longest is None else {"model_max_length": longest}
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, **{f"{name}_token": token for name, token in SPECIAL.items()}, **limit
-    )
-    fast.save_pretrained(folder)
+    special = {f"{name}_token": token for name, token in SPECIAL.items()}
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **special).save_pretrained(folder)
     return len(known)

@@ -280,42 +280,36 @@ def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_t
         Hallucination.from_config(Hallucination(search=archive).config())
 
 
-class Provider:
-    """A stand-in for serper.dev that answers by `replies` (status, header, body) and keeps the requests."""
-
-    def __init__(self) -> None:
-        self.replies: list[tuple[int, bytes, object]] = []
-        self.requests: list[dict[str, Any]] = []
-        self.keys: list[bytes] = []
-
-    def __call__(self, request: bytes) -> list[bytes]:
-        head, _, body = request.partition(b"\r\n\r\n")
-        assert head.startswith(b"POST /search ")
-        self.requests.append(json.loads(body))
-        self.keys += re.findall(rb"(?i)^x-api-key: (.*?)\r?$", head, re.MULTILINE)
-        body = {"organic": [{"title": "t", "snippet": f"{self.requests[-1]['q']} {n}"} for n in (1, 2)]}
-        status, header, content = self.replies.pop(0) if self.replies else (200, b"X: 1", body)
-        text = content if isinstance(content, str) else json.dumps(content)
-        return [sized(text.encode(), header, status=b"%d Said" % status)]
-
-
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[Provider]:
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[bytes], list[bytes]]]:
+    """A stand-in for serper.dev: its next replies, by default two snippets that name the query; and the requests."""
+    replies, requests = list[bytes](), list[bytes]()
+
+    def answer(request: bytes) -> list[bytes]:
+        requests.append(request)
+        query = json.loads(request.partition(b"\r\n\r\n")[2])["q"]
+        found = {"organic": [{"title": "t", "snippet": f"{query} {n}"} for n in (1, 2)]}
+        return [replies.pop(0) if replies else sized(json.dumps(found).encode())]
+
     monkeypatch.setenv("SERPER_API_KEY", "secret-key")
-    with HostileServer(fake := Provider()) as server:
+    with HostileServer(answer) as server:
         monkeypatch.setenv("SERPER_API_BASE", server.origin)
-        yield fake
+        yield replies, requests
+
+
+Provider = tuple[list[bytes], list[bytes]]
 
 
 @pytest.mark.integration
 def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -> None:
-    lm = factual()
+    lm, (_, requests) = factual(), provider
     judged(ITEM, lm, search="serper")
-    assert provider.requests == []
+    assert requests == []
     verdict = judged(BARE, lm, search="serper")
-    assert sorted(request["q"] for request in provider.requests) == ["police appeal", "robbery city"]
-    assert {request["num"] for request in provider.requests} == {MAX_SNIPPETS}
-    assert provider.keys == [b"secret-key"] * 2
+    bodies = [json.loads(request.partition(b"\r\n\r\n")[2]) for request in requests]
+    assert sorted(body["q"] for body in bodies) == ["police appeal", "robbery city"]
+    assert {body["num"] for body in bodies} == {MAX_SNIPPETS}
+    assert all(b"secret-key" in request and request.startswith(b"POST /search ") for request in requests)
     prompt = lm.prompts[-1]
     assert "found on the web" in section(prompt, "task")
     # By turns over both queries.
@@ -326,19 +320,21 @@ def test_a_claim_without_knowledge_is_looked_up_on_the_web(provider: Provider) -
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("replies", "words"), [([(503, b"X: 1", "")] * 3, "HTTP 503"), ([(200, b"X: 1", "<html>")], "usual form")]
+    ("replies", "words"),
+    [([sized(b"", status=b"503 Said")] * 3, "HTTP 503"), ([sized(b"<html>")], "usual form")],
+    ids=["refused", "a page"],
 )
 def test_a_search_that_fails_names_the_reason_and_leaves_the_item_unscored(
-    provider: Provider, replies: list[tuple[int, bytes, object]], words: str
+    provider: Provider, replies: list[bytes], words: str
 ) -> None:
-    provider.replies = list(replies)
+    provider[0][:] = replies
     with pytest.raises(SearchError, match=words):
         asyncio.run(Serper(pause=0.0)("q"))
-    assert len(provider.requests) == len(replies)
-    provider.replies = [(400, b"X: 1", "")] * 2
+    assert len(provider[1]) == len(replies)
+    provider[0][:] = [sized(b"", status=b"400 Said")] * 2
     unscored = judged(BARE, factual(), search="serper")
     assert (unscored.reason, unscored.calls) == ("search error", 1)
-    provider.replies = [(403, b"X: 1", "bad key secret-key")]
+    provider[0][:] = [sized(b"bad key secret-key", status=b"403 Said")]
     with pytest.raises(InputError, match="refuses the key") as caught:
         asyncio.run(Serper()("q"))
     assert "secret-key" not in str(caught.value)

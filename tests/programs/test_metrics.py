@@ -89,12 +89,6 @@ def test_a_text_that_the_metric_fails_on_is_unscored_and_others_are_scored() -> 
         judged(Moody(), item("no model"), item("fine"))
 
 
-def with_model(name: str, folder: Path, **options: Any) -> Metric:
-    skip_without(name)
-    layers = {"layers": 2} if name == "bertscore" else {}
-    return build(name, {"model": str(folder), "device": "cpu", **layers, **options})
-
-
 def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     skip_without("bartscore")
     import torch
@@ -119,6 +113,7 @@ def test_bartscore_conditions_on_the_right_text(tmp_path: Path) -> None:
     faithful = by_steps(f"{source}\n\n{context}", text)
     expected = {"faithfulness": faithful, "precision": forward, "recall": back, "f": (forward + back) / 2}
     about = item(text, reference, source=source, context=context)
-    scores = {d: value(with_model("bartscore", folder, direction=d), about) for d in expected}
+    options = {"model": str(folder), "device": "cpu"}
+    scores = {d: value(build("bartscore", {**options, "direction": d}), about) for d in expected}
     assert scores == pytest.approx(expected, abs=1e-4)
     assert len({round(score, 3) for score in expected.values()}) == 4

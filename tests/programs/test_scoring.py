@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from dspy import lm15
@@ -47,46 +47,59 @@ def test_points_are_weighed_where_the_score_stands(written: str, tokens: Any, we
     assert point_probabilities(written, tokens, Scale(1, 5)) == pytest.approx(weights)
 
 
-class Likely:
-    """An engine that replies to the Scorer with `weights` over the points, if log-probabilities are requested."""
+class Endpoint:
+    """An engine whose scores have `weights` over the points, one after the other or for ever the last, as
+    log-probabilities where they are requested and `given`; it leaves them out or refuses them otherwise. Its Critic
+    objects once.
+    """
 
-    def __init__(self, *weights: dict[str, float], answers: bool = True) -> None:
-        self.weights, self.answers = list(weights), answers
-        self.logprobs: list[bool] = []
+    def __init__(self, *weights: dict[str, float], logprobs: str = "given") -> None:
+        self.weights, self.logprobs = list(weights), logprobs
         self.prompts: list[str] = []
+        self.requests: list[bool] = []
+        """Whether each call requested log-probabilities."""
 
     async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
         self.prompts.append(messages[-1]["content"])
-        self.logprobs.append(bool(settings.get("logprobs")))
-        if requested(self.prompts[-1])[0] != "rationale":
+        asked = bool(settings.get("logprobs"))
+        self.requests.append(asked)
+        if asked and self.logprobs == "refused":
+            raise lm15.InvalidRequestError("logprobs is not supported")
+        if asked and self.logprobs == "unsupported":
+            raise lm15.CapabilityError("no log-probabilities")
+        name = requested(self.prompts[-1])[0]
+        if name == "steps":
+            return Reply("[[ ## steps ## ]]\n1. Read.")
+        if name == "feedback":
             return Reply(issue_reply() if len(self.prompts) == 2 else no_issue_reply())
-        weights = self.weights.pop(0)
+        weights = self.weights.pop(0) if len(self.weights) > 1 else self.weights[0]
         likeliest = max(weights, key=lambda point: weights[point])
-        text = score_reply(likeliest)
-        if not (self.answers and settings.get("logprobs")):
+        text = score_reply(likeliest) if name == "rationale" else f"[[ ## score ## ]]\n{likeliest}"
+        if not asked or self.logprobs != "given":
             return Reply(text)
-        listed = token(*weights.items())
-        return Reply(text, logprobs=[[(text[:-1], 0.0)], ((likeliest, math.log(weights[likeliest])), *listed)])
+        listed = ((likeliest, math.log(weights[likeliest])), *token(*weights.items()))
+        return Reply(text, logprobs=[[(text[:-1], 0.0)], listed])
 
-    def judged(self, rounds: int) -> Any:
-        judge = Debate(rounds=rounds, score_mode="expected")
-        return hold(JudgeLM("scripted/likely", transport=self), only(judge.judge([ITEM])))
+
+def expected_by(endpoint: Endpoint, rounds: int) -> Any:
+    judge = Debate(rounds=rounds, score_mode="expected")
+    return hold(JudgeLM("scripted/likely", transport=endpoint), only(judge.judge([ITEM])))
 
 
 def test_expected_weighs_the_points_of_the_first_score_and_of_every_revision() -> None:
-    engine = Likely({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
-    verdict = engine.judged(rounds=2)
+    engine = Endpoint({"4": 0.75, "5": 0.25}, {"2": 0.5, "3": 0.3, "4": 0.2})
+    verdict = expected_by(engine, rounds=2)
     first, _, revised, _ = verdict.transcript.turns
     assert (first.score, revised.score) == (pytest.approx(4.25), pytest.approx(2.7))
     assert verdict.score == pytest.approx(2.7)
     # Only the Scorer's calls request log-probabilities, and the Critic gets the weighted score.
-    assert engine.logprobs == [True, False, True, False]
+    assert engine.requests == [True, False, True, False]
     assert "Scorer, round 0, score 4.25: Because." in section(engine.prompts[1], "debate")
 
 
 def test_an_endpoint_without_probabilities_leaves_the_item_unscored_and_no_other_mode_is_taken() -> None:
-    engine = Likely({"4": 1.0}, answers=False)
-    detail = engine.judged(rounds=3).detail
+    engine = Endpoint({"4": 1.0}, logprobs="left out")
+    detail = expected_by(engine, rounds=3).detail
     assert "log-probabilities" in detail
     assert "sampled:20" in detail
     assert len(engine.prompts) == 1
@@ -158,33 +171,15 @@ def test_an_exported_judge_does_not_ask_for_steps_again() -> None:
     assert lm.meter.requested["steps"] == 1
 
 
-class Endpoint:
-    """An engine for G-Eval, whose form is a 4 with log-probabilities (4: .75, 5: .25), without, or refuses them."""
-
-    def __init__(self, logprobs: Literal["given", "left out", "refused", "unsupported"]) -> None:
-        self.logprobs = logprobs
-        self.requests: list[bool] = []
-
-    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
-        if requested(messages[-1]["content"])[0] != "score":
-            return Reply("[[ ## steps ## ]]\n1. Read.")
-        asked = bool(settings.get("logprobs"))
-        self.requests.append(asked)
-        if asked and self.logprobs == "refused":
-            raise lm15.InvalidRequestError("logprobs is not supported")
-        if asked and self.logprobs == "unsupported":
-            raise lm15.CapabilityError("no log-probabilities")
-        text = "[[ ## score ## ]]\n4"
-        given = asked and self.logprobs == "given"
-        return Reply(text, logprobs=[[(text[:-1], 0.0)], token(("4", 0.75), ("5", 0.25))] if given else None)
+FOUR = {"4": 0.75, "5": 0.25}
 
 
 def test_by_default_geval_weighs_the_points_of_the_scale_where_the_lm_gives_probabilities() -> None:
-    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint("given")))
+    lm = JudgeLM("scripted/weighing", transport=(endpoint := Endpoint(FOUR)))
     judge = GEval()
     judgements = hold(lm, judge_all(judge, notes(3)))
     assert [j.score for j in judgements] == [4.25] * 3
-    assert endpoint.requests == [True] * 3
+    assert sorted(endpoint.requests) == [False, True, True, True]  # the first derives the steps
     assert judgements[0].reason.startswith("probabilities: 4 (75.0%), 5 (25.0%). By these steps")
     assert judge.config()["score_mode"] == "auto"
 
@@ -193,13 +188,14 @@ def test_by_default_geval_weighs_the_points_of_the_scale_where_the_lm_gives_prob
 def test_where_the_lm_gives_none_geval_takes_twenty_samples_and_says_so(
     logprobs: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lm = JudgeLM(f"scripted/{logprobs.replace(' ', '-')}", transport=(endpoint := Endpoint(logprobs)))
+    lm = JudgeLM(f"scripted/{logprobs.replace(' ', '-')}", transport=(endpoint := Endpoint(FOUR, logprobs=logprobs)))
     judge = GEval()
     judgements = hold(lm, judge_all(judge, notes(3)))
     hold(lm, judge_all(judge.deepcopy(), notes(1)))
     # One item finds out, the others need not ask; the steps count for it, too.
     assert [j.calls for j in judgements] == [22, 20, 20]
-    assert (endpoint.requests.count(True), endpoint.requests.count(False)) == (1, 60)
+    # With the derivation of the steps.
+    assert (endpoint.requests.count(True), endpoint.requests.count(False)) == (1, 61)
     assert all("the LM gives no log-probabilities: 20 samples: 4 (x20)" in j.reason for j in judgements)
     assert [record.getMessage() for record in caplog.records if "G-Eval" in record.getMessage()] == [
         f"G-Eval: {lm.model} gives no log-probabilities; scores are the mean of 20 samples"
