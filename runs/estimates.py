@@ -28,9 +28,8 @@ from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, pric
 from debate_judge.programs.make_lm import OFFLINE, make_lm, server_address
 from debate_judge.runs.progress import STAGE, stage
 from debate_judge.runs.reports.tables import DataTable, OutputBlock
-from debate_judge.runs.runner import DebateCache, JudgeRunner
+from debate_judge.runs.runner import DebateCache, JudgeRunner, group_by_source, judge_in_order
 from debate_judge.runs.shared_flags import LimitFlags, lm_options
-from debate_judge.runs.streaming import group_by_source, judge_in_order
 
 _CONCURRENCY = 64
 NO_LIMITS = LMOptions(rpm=1e9, tpm=1e12)

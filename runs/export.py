@@ -30,7 +30,6 @@ from debate_judge.programs import JUDGE_CLASSES, build
 from debate_judge.programs.examples import is_rated_example
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Judge
 from debate_judge.programs.lm.settings import MaxTokens, base_variable, redact, without_credentials
-from debate_judge.runs.mlflow_store import DEFAULT_FOLDER, download, in_mlflow
 
 log = logging.getLogger(__name__)
 
@@ -320,21 +319,29 @@ def _move_into_place(temporary: Path, folder: Path, fingerprint: str, kinds: Col
 # --- reading ---
 
 
-def open_export(path: str | Path, judges: Collection[str] = (), store: Path = DEFAULT_FOLDER) -> Export:
+def in_mlflow(address: str) -> bool:
+    """Whether this is an address of an export in MLflow: `models:/…`, `runs:/…`, or the id of a run."""
+    return bool(re.fullmatch(r"models:/.+|(runs:/)?[0-9a-f]{32}(/.+)?", address)) and not Path(address).exists()
+
+
+def open_export(path: str | Path, judges: Collection[str] = (), store: Path | None = None) -> Export:
     """Read an export by folder or MLflow address, without an LM.
 
     Args:
         path: As in `runs.loaded.load`.
         judges: As in `runs.loaded.load`.
-        store: Folder of the embedded store, in which MLflow's addresses are looked up if no tracking URI is set.
+        store: Folder of the embedded store, in which MLflow's addresses are looked up if no tracking URI is set; None
+            for that of the default `--store`.
 
     Raises:
         InputError: It cannot be found or is not a usable export.
     """
     if not in_mlflow(str(path)):
         return read(path, judges)
+    from debate_judge.runs.mlflow_store import DEFAULT_FOLDER, download
+
     # An export is read into memory, so that the copy can be deleted.
-    with download(str(path), folder=store) as copy:
+    with download(str(path), folder=store or DEFAULT_FOLDER) as copy:
         return read(copy, judges)
 
 

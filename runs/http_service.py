@@ -22,8 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import ScoreScale
 from debate_judge.runs.loaded import LoadedJudge
-from debate_judge.runs.score_rows import PROVIDER_FAILED
-from debate_judge.runs.streaming import Score
+from debate_judge.runs.runner import Score
+from debate_judge.runs.scoring import PROVIDER_FAILED
 
 logger = logging.getLogger(__name__)
 

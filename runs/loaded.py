@@ -47,8 +47,7 @@ from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export import MANIFEST, Export, open_export, resolve_lm
 from debate_judge.runs.flags import python_arguments
-from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight
-from debate_judge.runs.streaming import NO_TEXT, Score, judge_in_order, score_of
+from debate_judge.runs.runner import NO_TEXT, JudgeRunner, PreflightCheck, Score, judge_in_order, preflight, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -445,7 +444,7 @@ class LoadedJudge(dspy.Module):
         ]
 
     def stream(self, items: Iterable[Item]) -> Iterator[tuple[Item, Judgement]]:
-        """Judge a stream of items in order and with constant memory; see `runs.streaming.judge_in_order`."""
+        """Judge a stream of items in order and with constant memory; see `runs.runner.judge_in_order`."""
         return judge_in_order(self._open_runner, self.compiled, items)
 
     def smoke_test(self, items: Sequence[Item]) -> None:

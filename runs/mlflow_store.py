@@ -296,11 +296,6 @@ _RUN = re.compile(r"(?:runs:/)?([0-9a-f]{32})(?:/(.+))?")
 """The address of a run or of one of its artifacts."""
 
 
-def in_mlflow(address: str) -> bool:
-    """Whether this is an address of an export in MLflow: `models:/…`, `runs:/…`, or the id of a run."""
-    return bool(re.fullmatch("models:/.+", address) or (_RUN.fullmatch(address) and not Path(address).exists()))
-
-
 @contextmanager
 def download(address: str, *, folder: Path = DEFAULT_FOLDER, uri: str | None = None) -> Iterator[Path]:
     """Download an artifact to a temporary folder, which is deleted after the block; yields the path of the copy.

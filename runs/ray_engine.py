@@ -32,8 +32,7 @@ from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_
 from debate_judge.runs.export import Export
 from debate_judge.runs.loaded import Connection, LoadedJudge, score_frame
 from debate_judge.runs.reports.tables import show
-from debate_judge.runs.score_rows import PROVIDER_FAILED, RowTotals
-from debate_judge.runs.scoring import EXIT_UNSCORED
+from debate_judge.runs.scoring import EXIT_UNSCORED, PROVIDER_FAILED, RowTotals
 
 if TYPE_CHECKING:
     import pandas as pd

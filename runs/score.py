@@ -89,8 +89,8 @@ def _estimate(flags: ScoreFlags) -> int:
     from debate_judge.runs.estimates import EstimateTarget, estimate_blocks, estimate_scoring
     from debate_judge.runs.export import resolve_lm, unconfirmed_address
     from debate_judge.runs.loaded import select_aspects
+    from debate_judge.runs.runner import items_of_group
     from debate_judge.runs.scoring import find_export, new_groups
-    from debate_judge.runs.streaming import items_of_group
 
     export = find_export(flags)
     # The export's address needs no confirmation, because nothing is sent.
@@ -109,8 +109,7 @@ def _estimate(flags: ScoreFlags) -> int:
 def _score(flags: ScoreFlags, scorer: TextScorer) -> int:
     from debate_judge.data.files.groups import NO_ROWS_REMEDY
     from debate_judge.runs.progress import RunProgress
-    from debate_judge.runs.score_rows import open_results
-    from debate_judge.runs.scoring import scored_summary, unscored_exit_code
+    from debate_judge.runs.scoring import open_results, scored_summary, unscored_exit_code
 
     input_file, lm, groups = Path(flags.input), scorer.judge.lm, scorer.groups()
     transcripts = Path(flags.transcripts) if flags.transcripts else None

@@ -23,9 +23,8 @@ from debate_judge.programs import JUDGES, build, build_preset, options_of
 from debate_judge.programs.judge import AspectJudge, Judge, default_granularity
 from debate_judge.programs.lm.settings import MaxTokens, Temperature
 from debate_judge.programs.make_lm import OFFLINE
-from debate_judge.runs.export import Export, open_export, resolve_lm
+from debate_judge.runs.export import Export, in_mlflow, open_export, resolve_lm
 from debate_judge.runs.flags import split_commas
-from debate_judge.runs.mlflow_store import DEFAULT_FOLDER, in_mlflow
 from debate_judge.runs.shared_flags import parse_option_value, personas, read_text_files
 
 Settings = Mapping[str, Any]
@@ -91,7 +90,7 @@ class Entrant:
         return replace(self, aspect_judges=copies)
 
 
-def parse_judges(names: Sequence[str], store: Path = DEFAULT_FOLDER) -> list[JudgeSpec]:
+def parse_judges(names: Sequence[str], store: Path | None = None) -> list[JudgeSpec]:
     """Parse `--judges` and read the exports; a judge for each combination of alternatives in brackets."""
     specs = [spec for name in names for spec in _parse(name)]
     # A `module:Class` that the user names is trusted, so exports may import it, too.

@@ -11,7 +11,7 @@ from pydantic import PrivateAttr
 
 from debate_judge.data.errors import InputError
 from debate_judge.runs.loaded import LoadedJudge, load_in_tool
-from debate_judge.runs.streaming import Score
+from debate_judge.runs.runner import Score
 
 
 class DebateScorer(Scorer):

@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from debate_judge.runs.loaded import LoadedJudge
-    from debate_judge.runs.streaming import Score
+    from debate_judge.runs.runner import Score
 
 OPTION = "--debate-judge"
 

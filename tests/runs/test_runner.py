@@ -41,10 +41,10 @@ from debate_judge.runs.runner import (
     PassJob,
     calls_per_item,
     group_scores,
+    judge_in_order,
     require_scored,
     run_shared_pass,
 )
-from debate_judge.runs.streaming import judge_in_order
 from tests.fakes import ScriptedLM, debater, only, scripted_lm, section
 from tests.runs.exports import items
 from tests.runs.rated_corpora import COHERENCE, arguing, corpus, the_number

@@ -16,7 +16,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
-from debate_judge.runs import check, scoring, streaming
+from debate_judge.runs import check, runner, scoring
 from debate_judge.runs.command_line import EXIT_INPUT
 from tests.config_keys import keys
 from tests.fakes import debater, section
@@ -147,7 +147,7 @@ def test_only_a_bounded_number_of_items_is_read_ahead(command: Command, monkeypa
     monkeypatch.setattr(scoring, "score_of", looking)
     assert command("--concurrency", "4", *keys(preflight=False)) == 0
     assert len(ahead) == 200
-    assert max(ahead) <= streaming.max_in_flight(command.lm) < 200
+    assert max(ahead) <= runner.max_in_flight(command.lm) < 200
     assert 1 < command.lm.peak <= 4
 
 

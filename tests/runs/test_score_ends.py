@@ -18,8 +18,7 @@ from debate_judge.programs import build
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.runs import scoring
 from debate_judge.runs.command_line import EXIT_INPUT, EXIT_INTERRUPTED, EXIT_LM
-from debate_judge.runs.score_rows import ResultWriter
-from debate_judge.runs.scoring import EXIT_UNSCORED
+from debate_judge.runs.scoring import EXIT_UNSCORED, ResultWriter
 from tests.bench import soak
 from tests.config_keys import keys
 from tests.fakes import debater, section

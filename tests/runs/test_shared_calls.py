@@ -18,8 +18,7 @@ from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.runs.estimates import EstimateTarget, estimate_scoring
 from debate_judge.runs.export import read
-from debate_judge.runs.runner import JudgeRunner
-from debate_judge.runs.streaming import judge_in_order
+from debate_judge.runs.runner import JudgeRunner, judge_in_order
 from tests.config_keys import keys
 from tests.fakes import ScriptedLM, scripted_lm, section
 from tests.programs.tables import table_script
