@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,6 @@ from debate_judge.data.agreement.figures import (
     jackknife,
     plain,
     sign_flip_p_value,
-    without_each,
 )
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
@@ -82,18 +82,10 @@ def _kendall(x: Floats, y: Floats) -> Floats:
 
 
 def correlation(ratings: Sequence[float], scores: Sequence[float], statistic: Statistic) -> float | None:
-    """Correlate two sequences of equal length.
-
-    Returns:
-        The value of scipy's pearsonr, spearmanr or kendalltau (tau-b); None with fewer than two pairs, or where one
-        sequence is constant.
-    """
-    x, y = np.array([ratings], dtype=float), np.array([scores], dtype=float)
-    if x.shape != y.shape:
-        raise ValueError(f"{x.size} ratings and {y.size} scores")
-    if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("a correlation needs finite numbers")
-    value = float(correlations(x, y, statistic)[0])
+    """The value of scipy's pearsonr, spearmanr or kendalltau (tau-b) for two sequences of equal length; None with fewer
+    than two pairs, or where one sequence is constant."""
+    pairs = np.array(list(zip(ratings, scores, strict=True)), dtype=float).reshape(-1, 2).T
+    value = float(correlations(pairs[:1], pairs[1:], statistic)[0])
     return None if math.isnan(value) else value
 
 
@@ -130,15 +122,8 @@ def _summary(pairs: Pairs, statistic: Statistic) -> Estimate:
 
 def _sample(pairs: Pairs, statistic: Statistic) -> Estimate:
     """The correlation over all candidates of all groups."""
-    ratings, scores, index = pairs.ratings, pairs.scores, pairs.index
-    estimate = _pooled(pairs, ratings, scores, np.full(len(ratings), True), statistic)
-    if math.isnan(estimate.value):
-        return estimate
-
-    def of(kept: Any) -> float:
-        return float(correlations(ratings[None, kept], scores[None, kept], statistic)[0])
-
-    return replace(estimate, without=without_each(of, index.unit[pairs.group], index.units))
+    estimate = jackknife(partial(_pooled, statistic), pairs.ratings, pairs.scores, pairs.group, pairs.index)
+    return _counted(estimate, pairs.scores)
 
 
 def _system(pairs: Pairs, statistic: Statistic) -> Estimate:
@@ -146,7 +131,7 @@ def _system(pairs: Pairs, statistic: Statistic) -> Estimate:
 
     A system is a candidate id with pairs in at least two groups; with fewer than three systems the value is undefined.
     """
-    recurring = np.bincount(pairs.system)[pairs.system] > 1
+    index, recurring = pairs.index, np.bincount(pairs.system)[pairs.system] > 1
     system = np.unique(pairs.system[recurring], return_inverse=True)[1]
     counts = np.bincount(system)
     # Rounded, because equal means of different values may differ in their last digits and would not tie.
@@ -154,19 +139,23 @@ def _system(pairs: Pairs, statistic: Statistic) -> Estimate:
         np.round(np.bincount(system, values[recurring] / (np.abs(values).max(initial=0.0) or 1.0)) / counts, 13)
         for values in (pairs.ratings, pairs.scores)
     )
-    return _pooled(pairs, ratings, scores, recurring & (len(counts) > 2), statistic)
+    value = _pooled(statistic, ratings, scores) if len(counts) > 2 else math.nan
+    included = np.bincount(pairs.group[recurring], minlength=len(index.source)) > 0
+    return _counted(Estimate(value, np.full(index.units, np.nan), included, index), scores)
 
 
-def _pooled(pairs: Pairs, ratings: Floats, scores: Floats, used: Any, statistic: Statistic) -> Estimate:
-    """One correlation of values from the `used` pairs, without an interval; NaN where these or their ratings are too
-    few or equal, and 0 where only the scores are equal."""
-    index = pairs.index
-    defined = used.any() and len(ratings) > 1 and np.ptp(ratings) > 0
-    value = float(correlations(ratings[None], scores[None], statistic)[0]) if defined else 0.0
-    included = np.bincount(pairs.group[used & defined], minlength=len(index.source)) > 0
-    constant = int(included.sum()) if math.isnan(value) else 0
-    value = float(np.nan_to_num(value)) if defined else math.nan
-    return Estimate(value, np.full(index.units, np.nan), included, index, constant)
+def _pooled(statistic: Statistic, ratings: Floats, scores: Floats) -> float:
+    """NaN where the ratings are too few or all equal, 0 where only the scores are."""
+    if len(ratings) < 2 or np.ptp(ratings) == 0:
+        return math.nan
+    return float(np.nan_to_num(correlations(ratings[None], scores[None], statistic)[0]))
+
+
+def _counted(estimate: Estimate, scores: Floats) -> Estimate:
+    """From an undefined correlation no group is left; where all scores are equal, they are in every group."""
+    if math.isnan(estimate.value):
+        return replace(estimate, included=np.zeros_like(estimate.included))
+    return replace(estimate, constant=int(estimate.included.sum()) if np.ptp(scores) == 0 else 0)
 
 
 # --- figures of a judge, and of two ---

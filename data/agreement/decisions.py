@@ -55,10 +55,16 @@ DecisionKind = Literal["binary", "pairs"]
 LABELS: Mapping[DecisionKind, tuple[str, ...]] = {"binary": ("positive", "negative"), "pairs": ("win", "tie", "loss")}
 """Labels in the order of tables. Win and loss are those of the first candidate."""
 
-LABEL_MEASURES = ("precision", "recall", "f1")
-"""Measures of one label as the positive one."""
-
-DECISION_MEASURES = ("accuracy", "kappa", "balanced_accuracy", *LABEL_MEASURES, "auroc")
+DECISION_MEASURES = {
+    "accuracy": "accuracy",
+    "kappa": "Cohen's kappa",
+    "balanced_accuracy": "balanced acc.",
+    "precision": "precision",
+    "recall": "recall",
+    "f1": "F1",
+    "auroc": "AUROC",
+}
+"""Name -> heading in tables. Precision, recall and F1 have one label as the positive one."""
 
 AbsoluteMeasure = Literal["mae", "ccc", "kappa"]
 ABSOLUTE_MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from debate_judge.data.agreement.correlations import RaterAgreement
-from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, AbsoluteAgreement, DecisionResult
+from debate_judge.data.agreement.decisions import (
+    ABSOLUTE_MEASURES,
+    DECISION_MEASURES,
+    AbsoluteAgreement,
+    DecisionResult,
+)
 from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, Figure, Statistic
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.data.schema import Level
@@ -47,17 +52,6 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
     return DataTable(["aspect", "judge", "error", "CCC", "kappa", "cut", "scores"], rows, caption)
 
 
-_DECISION_MEASURES = {
-    "accuracy": "accuracy",
-    "kappa": "Cohen's kappa",
-    "balanced_accuracy": "balanced acc.",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "auroc": "AUROC",
-}
-
-
 def decision_tables(by_judge: Mapping[str, Mapping[str, DecisionResult]], units: str = "sources") -> list[DataTable]:
     """For each aspect a table with a row per judge. All decide on the same groups, which the text calls `units`."""
     rows: dict[str, list[tuple[str, DecisionResult]]] = {}
@@ -68,8 +62,8 @@ def decision_tables(by_judge: Mapping[str, Mapping[str, DecisionResult]], units:
 
 def _decision_table(aspect: str, judges: Sequence[tuple[str, DecisionResult]], units: str) -> DataTable:
     first = judges[0][1]
-    columns = [name for name in _DECISION_MEASURES if any(name in result.measures for _, result in judges)]
-    header = ["judge", *(_DECISION_MEASURES[name] for name in columns), f"decided {' / '.join(first.labels)}"]
+    columns = [name for name in DECISION_MEASURES if any(name in result.measures for _, result in judges)]
+    header = ["judge", *(DECISION_MEASURES[name] for name in columns), f"decided {' / '.join(first.labels)}"]
     rows = []
     for judge, result in judges:
         if result.kind == "binary" and result.cut != result.threshold:
