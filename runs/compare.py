@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from debate_judge.programs import JUDGES
-from debate_judge.runs.command_line import RESUME_HINT
+from debate_judge.runs.command_line import RESUME_HINT, print_error
 from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.shared_flags import (
     CUT,
@@ -93,8 +93,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if flags.lm and flags.estimate is None:
             require_server(flags.lm, flags.api_base, flags.store)
         from debate_judge.runs.comparison import job
+        from debate_judge.runs.tracking import EXIT_TRACKING, TrackingError
 
-        return job.run(flags)
+        try:
+            return job.run(flags)
+        except TrackingError as error:
+            print_error(error)
+            return EXIT_TRACKING
 
     return run_command("compare", __doc__, CompareFlags, run, argv, RESUME_HINT)
 

@@ -86,7 +86,7 @@ from debate_judge.runs.runner import (
     run_shared_pass,
 )
 from debate_judge.runs.shared_flags import lm_options, require_server
-from debate_judge.runs.tracking import EXIT_TRACKING, Tracker, TrackingError, log_dataset, text_values
+from debate_judge.runs.tracking import Tracker, TrackingError, log_dataset, text_values
 
 _SAMPLED_ITEMS = 96
 """Items that each judge scores in the dry run, over all aspects."""
@@ -96,15 +96,7 @@ _SYMBOLS: Mapping[Statistic, str] = {"pearson": "r", "spearman": "ρ", "kendall"
 
 def run(flags: CompareFlags) -> int:
     """Run a comparison and print its tables and other outputs; returns the exit code, `EXIT_LM` if a judge left too
-    many texts without a score, `EXIT_TRACKING` if the tracking store failed."""
-    try:
-        return _run(flags)
-    except TrackingError as error:
-        print_error(error)
-        return EXIT_TRACKING
-
-
-def _run(flags: CompareFlags) -> int:
+    many texts without a score."""
     plan = prepare(flags)
     if flags.estimate is not None:
         show(*_estimate(plan))
@@ -334,11 +326,7 @@ def _external_judges(
 def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_corpus: Corpus) -> EvaluatedJudge:
     """Read the scores of an external judge: rows of {group, candidate, aspect, score}, as `debate score` writes them.
 
-    Args:
-        path: A file of any format that data have.
-        corpus: The groups that judges are compared on, e.g. the held-out part.
-        aspects: The aspects that judges are compared in.
-        full_corpus: The corpus that `corpus` is a part of; rows about its other groups are left out and counted.
+    Rows about other groups of `full_corpus` than those of `corpus`, which are compared, are left out and counted.
 
     Raises:
         InputError: The file cannot be read, names a group, candidate or aspect that the data do not have, has two
@@ -389,13 +377,8 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
 
 
 def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> tuple[Comparison, list[str]]:
-    """Evaluate all entrants, LM by LM; returns the comparison, and the judges that left too many texts without a score.
-
-    Raises:
-        dspy.LMError: An LM cannot be used, or every judge left too many texts without a score; replies so far are in
-            its store.
-        InputError: No judge of an LM could score anything.
-    """
+    """Evaluate all entrants, LM by LM; returns the comparison, and the judges that left too many texts without a score,
+    which is an error if no other is left."""
     judges: dict[str, EvaluatedJudge] = {}
     failed: dict[str, Exception] = {}
     for choice, lm in lms.items():
@@ -447,13 +430,7 @@ def evaluate(
     corpus: Corpus,
     aspects: Sequence[Aspect],
 ) -> tuple[dict[str, EvaluatedJudge], Mapping[str, Exception]]:
-    """Score all candidates with all entrants in one pass.
-
-    Args:
-        runner: With the judges' LM.
-        entrants: The judges.
-        corpus: The candidates and their ratings.
-        aspects: The aspects to score.
+    """Score all candidates with all entrants, whose LM is that of the runner, in one pass.
 
     Returns:
         Name -> evaluated judge, in the order of the entrants; and name -> why a judge cannot score any item.
@@ -732,12 +709,7 @@ def _write(
 
 @contextmanager
 def _tracked(plan: ComparisonPlan) -> Iterator[Tracker]:
-    """The run of a comparison, which is opened, and asks for the login, before any LM call.
-
-    Raises:
-        InputError: On entering: the tracking store cannot be used.
-        TrackingError: A write failed.
-    """
+    """The run of a comparison, which is opened, and asks for the login, before any LM call."""
     flags, corpus = plan.flags, plan.comparison.corpus
     with Tracker(
         uri=os.environ.get("MLFLOW_TRACKING_URI"),
@@ -768,11 +740,7 @@ def _log(
     record: Mapping[str, object],
     artifacts: Mapping[str, str],
 ) -> None:
-    """Log the figures, a nested run for each judge, and `artifacts` by name; metric names are those of compiles.
-
-    Raises:
-        TrackingError: A write failed.
-    """
+    """Log the figures, a nested run for each judge, and `artifacts` by name; metric names are those of compiles."""
     import mlflow
 
     for name, judge in comparison.rows.items():
