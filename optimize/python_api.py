@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-@python_arguments
+@python_arguments()
 @with_settings(Settings, left_out=("json", "verbose"))
 def compile(
     data: str | Path | pd.DataFrame | Corpus = "sample",

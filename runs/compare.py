@@ -1,4 +1,17 @@
-"""Settings of a comparison: what is scored, by which judges, and what the table shows."""
+"""Compare several judges on the same data, in one table.
+
+    python runs/compare.py --data sample --judges rouge-l,single,debate
+    python runs/compare.py --data summeval --judges single,runs/store/exports/NAME --external mine=scores.jsonl
+    python runs/compare.py --judges "single,debate[rounds=1|2|3],debate[persona=plain]" --lm openai/gpt-6-luna
+    python runs/compare.py --data new.csv --judges "EXPORT,EXPORT[lm=openai/MODEL]"
+
+A judge is a name (single, multiagent, debate, ... rouge-l) or an export: its folder, models:/NAME/VERSION,
+models:/NAME/latest, or the id of the MLflow run that made it. Settings in brackets apply to this judge alone: a|b makes
+one judge for each value, and lm=PROVIDER/MODEL gives a judge another LM. The sources scored are those that no export
+was compiled on; without exports, the held-out split of a compile; with --part all, all of them, and exports that were
+compiled on some are marked, because their agreement is no evidence. Calls that several judges need are made once. To
+resume a comparison that was stopped, run the same command again.
+"""
 
 from __future__ import annotations
 

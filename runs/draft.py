@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import (
@@ -44,9 +44,6 @@ from debate_judge.data.files.records import Record, is_missing, looks_like_a_num
 from debate_judge.data.schema import Scale, Task, is_visible
 from debate_judge.data.tasks import PAIRS, TASKS, task_of, usable_name
 from debate_judge.runs.column_values import WORDS, Column, as_toml, ends, is_ticked, name_without_scale, toml_key
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _CHECK_NAME = re.compile(r"(?:is_|was_)?(?:valid|accepted|approved)|.*attention_?checks?(?:_passed)?|passed.*checks?")
 """Names of columns that say whether a record counts."""
@@ -189,7 +186,7 @@ class _Table:
         names = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
         self.columns = {name: self.column(name, [row.values.get(name) for row in rows]) for name in names}
         self.keys = Keys(names)
-        self._codes: dict[str, Any] = {}
+        self._codes: dict[str, list[int]] = {}
 
     def column(self, name: str, cells: list[object]) -> Column:
         return Column(name, cells, self.is_table, decimal_commas=self.decimal_commas)
@@ -202,25 +199,21 @@ class _Table:
         """The columns that a pattern, or a name, means."""
         return [key for _, key in self.keys.matching(column.removesuffix("[]"), {})]
 
-    def codes(self, key: str) -> Any:
+    def codes(self, key: str) -> list[int]:
         """The values of a column as numbers, the same for values that differ in blanks only."""
-        import pandas as pd
-
         if key not in self._codes:
-            cells = pd.Series([" ".join(str(cell).split()) for cell in self.columns[key].cells])
-            self._codes[key] = cells.factorize()[0]
+            numbers: dict[str, int] = {}
+            texts = (" ".join(str(cell).split()) for cell in self.columns[key].cells)
+            self._codes[key] = [numbers.setdefault(text, len(numbers)) for text in texts]
         return self._codes[key]
 
-    def combinations(self, keys: Iterable[str]) -> pd.Series[int]:
-        """The number of each row's combination of values, shape (rows,)."""
-        import pandas as pd
-
-        frame = pd.DataFrame({key: self.codes(key) for key in keys} or {"": [0] * len(self.rows)})
-        return frame.groupby(list(frame.columns), sort=False).ngroup()
+    def combinations(self, keys: Iterable[str]) -> list[tuple[int, ...]]:
+        """Of each row the values of some columns as numbers."""
+        return list(zip(*map(self.codes, keys), strict=True)) or [()] * len(self.rows)
 
     def distinct(self, *keys: str) -> int:
         """How many combinations of values the columns have."""
-        return int(self.combinations(keys).nunique())
+        return len({*self.combinations(keys)})
 
     def is_one_hot(self, keys: Sequence[str]) -> bool:
         """Whether at most one of the columns is ticked in each row, and one in nearly all."""
@@ -654,9 +647,11 @@ def _find_raters(table: _Table, draft: Draft) -> None:
         if has_severities:
             draft.settings["repeated"] = "sum"
             return
+        times: dict[object, set[int]] = defaultdict(set)
+        for (*of_text, _), number in Counter(table.combinations([*base, best])).items():
+            times[tuple(of_text)].add(number)
         # Two equal texts if all raters did so.
-        times = table.combinations(base).to_frame("text").assign(rater=table.codes(best)).value_counts()
-        alike = bool((times.groupby("text").nunique() == 1).all())
+        alike = all(len(numbers) == 1 for numbers in times.values())
         draft.settings["repeated"] = "separate" if alike else "mean"
         read = "as two texts that are equal" if alike else "as their mean"
         others = [how for how in ("mean", "separate", "first", "last", "sum") if how != draft.settings["repeated"]]
@@ -925,10 +920,11 @@ def _without_data(table: _Table, draft: Draft, keys: Sequence[str]) -> list[str]
 
 def _never_differs(table: _Table, draft: Draft, key: str) -> bool:
     """Whether a column never differs within a text although several raters rated it."""
-    texts = table.combinations(_text_keys(table, draft)).to_frame("text").assign(value=table.codes(key))
-    of_text = texts.groupby("text")["value"].agg(["size", "nunique"])
-    repeated = of_text[of_text["size"] > 1]
-    return len(repeated) >= 5 and bool((repeated["nunique"] == 1).all())
+    values: dict[object, list[int]] = defaultdict(list)
+    for text, value in zip(table.combinations(_text_keys(table, draft)), table.codes(key), strict=True):
+        values[text].append(value)
+    repeated = [{*of_text} for of_text in values.values() if len(of_text) > 1]
+    return len(repeated) >= 5 and all(len(of_text) == 1 for of_text in repeated)
 
 
 def _ratings_of_texts(table: _Table, draft: Draft, keys: Sequence[str]) -> set[str]:
@@ -995,9 +991,7 @@ def _columns_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[
             draft.understood[plain[base]] = "its raters have columns of their own, so it is not read"
             used.add(plain[base])
         used |= {*columns}
-        name = "rating" if base == "rating" else columns[0].removeprefix("ratings.")
-        while base != "rating" and len(name) > 1 and normalized_name(name) != base:
-            name = name[:-1]
+        name = "rating" if base == "rating" else columns[0].removeprefix("ratings.").strip()[: len(base)]
         _add_aspect(table, draft, name, columns, table.joined(name, columns))
     for family in families([key for key in keys if key not in used]):
         members = [*family.members.values()]
@@ -1072,12 +1066,10 @@ def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], colu
 
 def _largest_sum(table: _Table, draft: Draft, column: str, labels: Mapping[str, float]) -> float:
     """The largest sum of a rater's ratings of a text."""
-    import pandas as pd
-
-    rater = draft.roles.get("rater")
-    keys = [*_text_keys(table, draft), *([rater] if rater else [])]
-    values = [labels.get(" ".join(str(cell).split()), 0.0) for cell in table.columns[column].cells]
-    return float(pd.Series(values).groupby(table.combinations(keys)).sum().max()) or 1.0
+    keys, sums = [*_text_keys(table, draft), *filter(None, [draft.roles.get("rater")])], defaultdict[object, float](float)
+    for text, cell in zip(table.combinations(keys), table.columns[column].cells, strict=True):
+        sums[text] += labels.get(" ".join(str(cell).split()), 0.0)
+    return max(sums.values()) or 1.0
 
 
 def _usable(table: _Table, draft: Draft, name: str) -> str:

@@ -15,7 +15,6 @@ name it by its flag; `InputError.in_python` turns that into the keyword.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
 import shlex
@@ -374,17 +373,13 @@ def _portable(text: str) -> str:
 # --- functions that are called from Python ---
 
 
-def python_arguments(function: Callable[P, R]) -> Callable[P, R]:
-    """The errors of `function` name Python arguments (`max_rounds`) in place of flags (`--max-rounds`)."""
-
-    @functools.wraps(function)
-    def named(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except InputError as error:
-            raise error.in_python() from error
-
-    return named
+@contextmanager
+def python_arguments() -> Iterator[None]:
+    """The errors of a function name Python arguments (`max_rounds`) in place of flags (`--max-rounds`)."""
+    try:
+        yield
+    except InputError as error:
+        raise error.in_python() from error
 
 
 def with_settings(settings: type, left_out: Collection[str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -395,7 +390,7 @@ def with_settings(settings: type, left_out: Collection[str]) -> Callable[[Callab
         own = {name: each for name, each in signature.parameters.items() if each.kind is not each.VAR_KEYWORD}
         taken = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.annotation)
-            for name, field in ((name, each.field) for name, each in settings_of(settings).items())
+            for name, field in settings.__pydantic_fields__.items()  # type: ignore[attr-defined]
             if name not in (*left_out, *own)
         ]
         function.__signature__ = signature.replace(parameters=[*own.values(), *taken])  # type: ignore[attr-defined]

@@ -64,7 +64,7 @@ SETTINGS: Mapping[str, Callable[[Any], Any]] = {
 """Argument of `load` that a tool's process takes from the environment -> conversion of its value."""
 
 
-@python_arguments
+@python_arguments()
 def load(
     path: str | Path,
     *,
