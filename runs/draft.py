@@ -1066,7 +1066,8 @@ def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], colu
 
 def _largest_sum(table: _Table, draft: Draft, column: str, labels: Mapping[str, float]) -> float:
     """The largest sum of a rater's ratings of a text."""
-    keys, sums = [*_text_keys(table, draft), *filter(None, [draft.roles.get("rater")])], defaultdict[object, float](float)
+    keys = [*_text_keys(table, draft), *filter(None, [draft.roles.get("rater")])]
+    sums: dict[object, float] = defaultdict(float)
     for text, cell in zip(table.combinations(keys), table.columns[column].cells, strict=True):
         sums[text] += labels.get(" ".join(str(cell).split()), 0.0)
     return max(sums.values()) or 1.0

@@ -129,6 +129,13 @@ def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple
     assert (aspect["low"], aspect["high"], aspect.get("step", 1)) == (*ends, step)
 
 
+def test_the_numbers_of_a_few_tickets_are_no_ratings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    (tmp_path / "support.csv").write_text(page.partition("```csv\n")[2].partition("```")[0])
+    lines = [line.split() for line in output(capsys, tmp_path / "support.csv").splitlines()]
+    assert ["ticket", "not", "read"] in lines
+
+
 def test_the_files_of_the_page_about_data_can_be_read(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "your-data.md").read_text(encoding="utf-8")
     toml, group = (page.partition(f"```{language}\n")[2].partition("```")[0] for language in ("toml", "json"))
