@@ -313,7 +313,7 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
         "unscored": average["compiled"].unscored,
         "trials": sum(result.searches[0].states.values()),
         "lm_calls": meter.requested.total(),
-        "input_tokens": meter.input_tokens,
-        "output_tokens": meter.output_tokens,
+        "input_tokens": meter.total.fresh + meter.total.cached,
+        "output_tokens": meter.total.output,
         "usd": cost_rows(meter, result.lm.price)[-1]["usd"],
     }

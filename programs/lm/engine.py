@@ -30,22 +30,8 @@ from dspy import lm15
 from dspy.lm15 import Message, Request, Response, TokenLogprob, TopLogprob, Usage
 
 from debate_judge.data.errors import InputError
-from debate_judge.programs.lm.limits import (
-    NOT_LISTENING,
-    OVERLOAD_STATUSES,
-    UNUSABLE,
-    Estimate,
-    Estimator,
-    Limiter,
-    OutageWatch,
-    PrefixWarmup,
-    affects_all_calls,
-    is_retryable,
-    may_be_charged,
-    redact_error,
-    retrieve_error,
-    retry_wait,
-)
+from debate_judge.programs.lm import limits
+from debate_judge.programs.lm.limits import Estimate
 from debate_judge.programs.lm.replies import (
     CALL_TAG,
     ON_REPLY,
@@ -222,18 +208,19 @@ class JudgeLM(dspy.LM):
         self.meter = Meter()
         """Counts its calls and tokens, together with those of the second LM of its run."""
         self._options = options or LMOptions()
-        _require_price(self._options, price)
+        if self._options.budget.usd is not None and price is None:
+            raise ValueError("a budget in money needs a price")
         self._transport, self._is_local = transport, isinstance(transport, LocalTransport)
         self._role = CallTag().role
         """Role of calls without a tag, in the usage accounts."""
         self._second_lms: list[JudgeLM] = []
         self._ended = False
         self._running: dict[str, _Call] = {}
-        self.limiter = Limiter(concurrency, self._options)
-        self._estimator = Estimator(price)
-        self._warmup = None if self._is_local else PrefixWarmup()
+        self.limiter = limits.Limiter(concurrency, self._options)
+        self._estimator = limits.Estimator(price)
+        self._warmup = None if self._is_local else limits.PrefixWarmup()
         self._parameters = ProviderParameters(model)
-        self._outages = OutageWatch(model, self._options, self.limiter, self.probe)
+        self._outages = limits.OutageWatch(model, self._options, self.limiter, self.probe)
         self._repeats = Counter[str]()
         self._sampled: dict[int, None] | None = {}
         """The latest samples with their questions and ids, hashed, the oldest first; None once a copy was found."""
@@ -266,7 +253,6 @@ class JudgeLM(dspy.LM):
 
     def share_budget(self, first: JudgeLM) -> None:
         """Before the first call: spend from the budget of `first`, so that the cap is one for both."""
-        _require_price(first._options, self.price)
         self.limiter.budget = first.limiter.budget
 
     async def discard(self, keys: Iterable[str]) -> None:
@@ -295,16 +281,17 @@ class JudgeLM(dspy.LM):
         Args:
             for_good: Whether later calls are refused: threads of DSPy's optimizers outlive an interrupt.
         """
-        await asyncio.gather(*(on_loop(lm._close(for_good)) for lm in (self, *self._second_lms)))
 
-    async def _close(self, for_good: bool) -> None:
-        self._ended = for_good
-        calls = [*self._running.values()]
-        for call in calls:
-            if not call.in_flight:
-                call.task.cancel()
-        await asyncio.gather(*(call.task for call in calls), return_exceptions=True)
-        await self._transport.aclose()
+        async def close(lm: JudgeLM) -> None:
+            lm._ended = for_good
+            calls = [*lm._running.values()]
+            for call in calls:
+                if not call.in_flight:
+                    call.task.cancel()
+            await asyncio.gather(*(call.task for call in calls), return_exceptions=True)
+            await lm._transport.aclose()
+
+        await asyncio.gather(*(on_loop(close(lm)) for lm in (self, *self._second_lms)))
 
     async def complete(self, request: Request) -> Response:
         """The response to a request, from the store if it is there.
@@ -386,7 +373,7 @@ class JudgeLM(dspy.LM):
         self._running[call.key] = call
         call.task = asyncio.create_task(work())
         call.task.add_done_callback(lambda _: self._running.pop(call.key))
-        call.task.add_done_callback(retrieve_error)
+        call.task.add_done_callback(limits.retrieve_error)
         try:
             return await asyncio.shield(call.task)
         except asyncio.CancelledError:
@@ -405,13 +392,13 @@ class JudgeLM(dspy.LM):
                 except Exception as error:
                     if self._may_concern_one_text(error):
                         raise await self._confirmed(call, error) from None
-                    if not is_retryable(error):
+                    if not limits.is_retryable(error):
                         raise
                     # The limiter slows down until there is no 429; one is a failure only if no call at all is answered.
                     rate_limited = getattr(error, "status", None) == 429
                     no_response, call.responses_seen = call.responses_seen == watch.responses, watch.responses
                     retries, failures = retries + 1, failures + (no_response or not rate_limited)
-                    pause = retry_wait(error, retries, options.first_wait, options.max_wait)
+                    pause = limits.retry_wait(error, retries, options.first_wait, options.max_wait)
                     late = not call.awaited or call.elapsed + pause >= options.deadline
                     if late or failures > self._allowed_failures(error):
                         self._release_slot(call)
@@ -428,10 +415,10 @@ class JudgeLM(dspy.LM):
 
     def _allowed_failures(self, error: Exception) -> int:
         code = getattr(error, "provider_code", None)
-        if code == NOT_LISTENING and not self._outages.responses:
+        if code == limits.NOT_LISTENING and not self._outages.responses:
             return 0
         # Each attempt that brought an unusable response is paid for.
-        return min(self._options.retries, 1) if code == UNUSABLE else self._options.retries
+        return min(self._options.retries, 1) if code == limits.UNUSABLE else self._options.retries
 
     def _may_concern_one_text(self, error: Exception) -> bool:
         """Whether only a harmless call shows what a refusal is about: firewalls forbid single texts, the words about an
@@ -517,12 +504,12 @@ class JudgeLM(dspy.LM):
             call.in_flight = False
             call.elapsed += time.monotonic() - sent_at
             status = getattr(error, "status", None)
-            if not is_retryable(error):
+            if not limits.is_retryable(error):
                 # An error status is a response, too: the provider is not down.
                 self._outages.responses += status is not None
-                if affects_all_calls(error) and not self._may_concern_one_text(error):
+                if limits.affects_all_calls(error) and not self._may_concern_one_text(error):
                     self.limiter.fail_all(error)
-            elif status in OVERLOAD_STATUSES or isinstance(error, lm15.TimeoutError):
+            elif status in limits.OVERLOAD_STATUSES or isinstance(error, lm15.TimeoutError):
                 self.limiter.on_overload(sent_at, min(getattr(error, "retry_after", None) or 0.0, options.max_wait))
             raise
         self._watch_copies(call, reply)
@@ -540,8 +527,8 @@ class JudgeLM(dspy.LM):
             async with asyncio.timeout(timeout):
                 reply = await self._parameters.call(send, settings)
         except Exception as raised:
-            error = redact_error(raised)
-            if may_be_charged(error):
+            error = limits.redact_error(raised)
+            if limits.may_be_charged(error):
                 self.limiter.budget.charge(slot.max_cost)
             raise error from None
         self._outages.responses += 1
@@ -650,11 +637,6 @@ def _unwrapped() -> Iterator[None]:
         yield
     except dspy.LMUnexpectedError as error:
         raise error.__cause__ if isinstance(error.__cause__, InputError) else error from None
-
-
-def _require_price(options: LMOptions, price: Price | None) -> None:
-    if options.budget.usd is not None and price is None:
-        raise ValueError("a budget in money needs a price")
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:

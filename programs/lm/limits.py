@@ -55,19 +55,13 @@ OVERLOAD_STATUSES = (429, 503, 529)
 class ProviderDownError(dspy.LMError):
     """The provider is down. Earlier replies are stored; run the command again later."""
 
-    default_code = "provider_down"
-
 
 class BudgetSpentError(dspy.LMError):
     """The next call might exceed the budget. Earlier replies are stored; run the command again with a larger one."""
 
-    default_code = "budget_spent"
-
 
 class TooManyUnscoredError(dspy.LMError):
     """More texts than `max-unscored` allows have no score, so that any figure would be that of a part of them."""
-
-    default_code = "too_many_unscored"
 
 
 _FATAL = (
@@ -214,7 +208,7 @@ class Budget:
         return bool((most <= self._limits * (1 + 1e-12)).all())
 
     def charge(self, cost: Cost, overrun: float = 1.0) -> None:
-        """Charge a call, whose output was `overrun` times as long as its limit."""
+        """Charge a call; its output was `overrun` times as long as its limit."""
         self._spent += cost
         self._overrun[1:] = max(self._overrun[1], overrun)
 
@@ -268,17 +262,13 @@ class Bucket:
 class Limiter:
     """Gives calls slots: limits concurrency, rate and cost. Belongs to one event loop; a waiting call may be cancelled.
 
-    Args:
-        concurrency: Maximum number of calls in flight.
-        options: Requests and tokens per minute, and the budget. When a call exceeds the budget and nothing is in
-            flight, all waiting calls fail.
+    When a call exceeds the budget and nothing is in flight, all waiting calls fail.
     """
 
     def __init__(self, concurrency: int, options: LMOptions) -> None:
-        self.concurrency = concurrency
+        self._concurrency, self.in_flight = concurrency, 0
         self.window = float(concurrency)
         """Calls that may be in flight now."""
-        self.in_flight = 0
         self.budget = Budget(options.budget)
         self._requests, self._tokens = Bucket(options.rpm), Bucket(options.tpm)
         self._waiting: deque[tuple[asyncio.Future[None], Estimate]] = deque()
@@ -291,12 +281,7 @@ class Limiter:
         and must not send more meanwhile."""
 
     async def acquire(self, call: Estimate, *, front: bool = False, began: float = math.inf) -> None:
-        """Wait for a slot.
-
-        Args:
-            call: What it may use.
-            front: Whether it goes before all waiting calls, as a retry does.
-            began: When the call was asked for, on the clock of `time.monotonic`.
+        """Wait for a slot, a retry at the `front`, for a call that was asked for when `time.monotonic` was `began`.
 
         Raises:
             BudgetSpentError: Nothing is in flight, and the budget does not allow this call.
@@ -338,16 +323,12 @@ class Limiter:
         """Record that a call was answered: charge it, correct the rate limit, let the window grow."""
         self.budget.charge(cost, output / call.max_output)
         self._tokens.take(float(cost[1]) - call.tokens)
-        growth = max(1.0, self.concurrency / _GROWTH_WINDOWS)
-        self.window = min(float(self.concurrency), self.window + growth / self.window)
+        growth = max(1.0, self._concurrency / _GROWTH_WINDOWS)
+        self.window = min(float(self._concurrency), self.window + growth / self.window)
 
     def on_overload(self, sent_at: float, wait: float = 0.0) -> None:
-        """Record that a call met a rate limit or an overloaded server, or timed out: the window shrinks.
-
-        Args:
-            sent_at: When it was sent, on the clock of `time.monotonic`.
-            wait: Seconds for which the server accepts no call (Retry-After).
-        """
+        """Record that a call, sent when `time.monotonic` was `sent_at`, met a rate limit or an overloaded server, or
+        timed out: the window shrinks, and no call is sent for `wait` seconds (Retry-After)."""
         now = time.monotonic()
         self._paused_until = max(self._paused_until, now + wait)
         # All calls of one burst meet the same limit: it cuts the window once.
@@ -356,11 +337,8 @@ class Limiter:
             self.window = max(1.0, _KEPT * min(self.window, self.in_flight))
 
     def fail_all(self, error: Exception) -> None:
-        """Fail all waiting calls with `error`, which each of them would meet as well.
-
-        So do all that were asked for before, e.g. those that wait for another process, and all others until none is in
-        flight any more; a later run starts afresh.
-        """
+        """Fail all waiting calls with `error`, which each of them would meet as well. So do all that were asked for
+        before, e.g. those that wait for another process, and all others until none is in flight any more."""
         self._failure, self._failed_at, self._failing = error, time.monotonic(), self.in_flight > 0
         while self._waiting:
             future, _ = self._waiting.popleft()
@@ -396,16 +374,13 @@ SOURCE: ContextVar[str] = ContextVar("source", default="")
 """The source text that the calls of the running task share with those of other tasks."""
 _PREFIX_LIFETIME = 300.0
 """Seconds after its last use for which a prefix counts as cached: hosted providers promise five minutes or more."""
-_MAX_PREFIXES = 100_000
-"""Bounds the memory of a judge that serves for months."""
 
 
 class PrefixWarmup:
     """Sends the first call about a source before the others, so that these find it in the provider's prefix cache.
 
-    Sent all at once they would all miss the cache, because a prefix can be reused only after the request that had it
-    first was answered. Waiting takes no slot of the limiter: calls about other sources use the slots meanwhile. The
-    outcome of the first call does not matter: after its first attempt all others follow. Belongs to one event loop.
+    Sent all at once they would all miss it: a prefix can be reused only after the request that had it first was
+    answered. Waiting takes no slot. After the first attempt all others follow, whatever came of it.
     """
 
     def __init__(self) -> None:
@@ -431,7 +406,8 @@ class PrefixWarmup:
         finally:
             self._last_use.pop(prefix, None)
             self._last_use[prefix] = time.monotonic()
-            if len(self._last_use) > _MAX_PREFIXES:
+            # A judge may serve for months.
+            if len(self._last_use) > 100_000:
                 del self._last_use[next(iter(self._last_use))]
             if is_first:
                 self._first.pop(prefix).set()
@@ -441,14 +417,8 @@ class PrefixWarmup:
 
 
 def retry_wait(error: BaseException | None, failures: int, first: float, max_wait: float) -> float:
-    """Seconds until the next attempt: Retry-After, else exponential backoff with jitter.
-
-    Args:
-        error: The latest failure.
-        failures: Number of failures so far.
-        first: Seconds after the first failure, doubled for each further one, plus random jitter of up to `first`.
-        max_wait: Maximum of that, and of Retry-After.
-    """
+    """Seconds until the next attempt: Retry-After, else `first`, doubled for each further failure, plus random jitter
+    of up to `first`; `max_wait` is the maximum of both."""
     if getattr(error, "provider_code", None) == MISMATCHED:
         # It says nothing about the provider.
         return 0.0
@@ -464,11 +434,8 @@ def retry_wait(error: BaseException | None, failures: int, first: float, max_wai
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait by Retry-After, or by OpenAI's header in milliseconds; None if neither can be read.
-
-    Args:
-        headers: With names in lower case, or a mapping that ignores case.
-    """
+    """Seconds to wait by Retry-After, or by OpenAI's header in milliseconds, names in lower case; None if neither can
+    be read."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         value = headers.get(name, "")
         try:
@@ -486,11 +453,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 class OutageWatch:
     """Tells outages of a model's provider from calls that fail by themselves. Belongs to one event loop.
 
-    Args:
-        model: For messages.
-        options: Waits and `max_outage`.
-        limiter: Of the calls, which fail if the provider cannot be used.
-        probe: Makes the minimal call once; raises its error.
+    `probe` makes the minimal call once, and raises its error.
     """
 
     def __init__(self, model: str, options: LMOptions, limiter: Limiter, probe: Callable[[], Awaitable[None]]) -> None:

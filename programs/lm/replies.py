@@ -259,15 +259,6 @@ class Meter:
         """All calls together."""
         return sum(self.accounts.copy().values(), Usage())
 
-    @property
-    def input_tokens(self) -> int:
-        """Input tokens of executed calls, cached by the provider or not."""
-        return self.total.fresh + self.total.cached
-
-    @property
-    def output_tokens(self) -> int:
-        return self.total.output
-
     def cost(self, price: Price) -> dict[str, float]:
         """Role -> US dollars spent on its executed calls."""
         prices = ((role, usage, self.prices.get(role, price)) for role, usage in self.by_role.items())

@@ -47,8 +47,6 @@ _LOG = logging.getLogger(__name__)
 
 BODY_LIMIT = 8 * 1024 * 1024
 """Bytes. A response of 2,000 tokens with 20 alternatives each has about 5 million."""
-_MAX_IDS = 10_000
-"""Number of latest ids that are compared."""
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
@@ -56,8 +54,7 @@ class HttpTransport:
     """Makes one attempt at a call over HTTP. Belongs to one event loop.
 
     Args:
-        url: Address that calls are posted to; user and password in it are sent as basic authentication, unless
-            `headers` authorize.
+        url: User and password in it are sent as basic authentication, unless `headers` authorize.
         headers: Sent with every call.
         encode: Model, messages and settings of a call -> its body.
         key: For messages, which do not show it; None if there is none.
@@ -83,10 +80,8 @@ class HttpTransport:
         self._transport = transports.StdlibAsyncTransport(
             read_timeout=86_400.0, max_connections=10**6, trust_env=not self._is_local
         )
-        self._ids: dict[str, None] = {}
-        """The latest ids, the oldest first."""
-        self._unique = True
-        """Whether each response so far had an id of its own."""
+        # The latest ids, the oldest first, and whether each response so far had an id of its own.
+        self._ids, self._unique = dict[str, None](), True
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         """Send `messages` once and return the reply; one that a content filter withheld is empty.
@@ -126,7 +121,7 @@ class HttpTransport:
             self._close_idle()
         if answer_id is not None:
             self._ids[answer_id] = None
-            if len(self._ids) > _MAX_IDS:
+            if len(self._ids) > 10_000:
                 del self._ids[next(iter(self._ids))]
         if response.status < 200:
             text = f"an interim answer ({response.status}), which is not skipped"
@@ -386,11 +381,8 @@ _MISSING = re.compile(r"credentials|\bmissing\b.*\b(?:key|token|parameter)|\b(?:
 
 @lru_cache(maxsize=1)
 def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSession, Any]:
-    """The session of all calls on a loop, and LiteLLM's client that uses it.
-
-    It stays open as long as the process: LiteLLM caches its clients of some providers, and replaces a closed session by
-    one that follows redirects.
-    """
+    """The session of all calls on a loop, and LiteLLM's client that uses it. It stays open as long as the process:
+    LiteLLM caches its clients of some providers, and replaces a closed session by one that follows redirects."""
     import aiohttp
     import litellm
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
@@ -420,13 +412,8 @@ def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSessi
 class LiteLLMTransport:
     """Makes one attempt at a call, by `litellm.acompletion` over an aiohttp session that checks responses.
 
-    Args:
-        spec: PROVIDER/MODEL.
-        api_base: Address of the user's own server; None leaves it to LiteLLM.
-        flag: The flag that the spec comes from, for messages.
-
     Raises:
-        InputError: LiteLLM knows no such provider.
+        InputError: LiteLLM knows no such provider as that of `spec`, which came from the flag `flag`.
     """
 
     def __init__(self, spec: str, api_base: str | None, flag: str) -> None:
@@ -530,9 +517,6 @@ class ProviderParameters:
     of their own. An error that names a parameter is therefore taken at its word, and the call is repeated without it.
     Only if that call is answered is the parameter left out of later calls, so that nothing that a text makes a server
     say changes them.
-
-    Args:
-        model: For messages.
     """
 
     def __init__(self, model: str) -> None:
@@ -546,11 +530,7 @@ class ProviderParameters:
         return limit is not None and limit > max_tokens
 
     async def call(self, send: Callable[[dict[str, Any]], Awaitable[Reply]], settings: Mapping[str, Any]) -> Reply:
-        """Call `send` with the settings; if an error names one of them, again without it or within its limit.
-
-        Raises:
-            lm15.LM15Error: Of `send`.
-        """
+        """Call `send` with the settings; if an error names one of them, again without it or within its limit."""
         accepted, of_this_call, of_all_calls = _within(settings, self._limits), set[str](), dict[str, int | None]()
         while True:
             try:

@@ -79,7 +79,8 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
         first = lm_at(server, store=SqlStore(replies), options=replace(SHORT_WAITS, budget=budget, prices=prices))
         with pytest.raises(BudgetSpentError):
             judge(first, work)
-        tokens = first.meter.input_tokens + first.meter.output_tokens
+        total = first.meter.total
+        tokens = total.fresh + total.cached + total.output
         spent = tokens if budget.tokens else sum(first.meter.cost(first.price).values())
         assert least <= spent <= (budget.tokens or budget.usd)
         assert scores(judge(lm_at(server, store=SqlStore(replies)), work)) == [expected(item) for item in work]
@@ -96,7 +97,7 @@ def test_reasoning_that_only_the_total_counts_is_within_the_budget_too(tmp_path:
             judge(lm, items(100))
         # 100 tokens of input, 40 of them cached, and 3,020 of output.
         calls = server.answered.total()
-    assert lm.meter.output_tokens == 3020 * calls
+    assert lm.meter.total.output == 3020 * calls
     spent = 3120 * calls if budget.tokens else calls * (60 * 2 + 40 * 1 + 3020 * 6) / 1e6
     assert 0.5 < spent / (budget.tokens or budget.usd or 0) <= 1
 
