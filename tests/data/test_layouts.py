@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import load
 from debate_judge.data.files.tools import parsed
-from debate_judge.data.schema import Aspect, RatedGroup, Scale, Task
+from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.data.testing import check_corpus
 from debate_judge.runs.draft import Draft, draft_mapping
 
@@ -66,29 +65,16 @@ def test_ratings_are_read_where_people_make_them(
     assert load(path_of(names), draft.task()).groups[0].candidates[0].ratings["helpfulness"] == (5.0, 3.0)
 
 
-def label_studio(**changes: Any) -> list[dict[str, Any]]:
-    """The two tasks of the fixture; `data` of each is changed."""
-    tasks: list[dict[str, Any]] = json.loads((FOLDER / "label_studio.json").read_text())
-    for task, data in zip(tasks, zip(*changes.values(), strict=True), strict=True):
-        task["data"] |= dict(zip(changes, data, strict=True))
-    return tasks
-
-
-def read(
-    folder: Path, name: str, rows: Rows, columns: Sequence[str] = TEXTS, task: Any = TASK
-) -> tuple[RatedGroup, ...]:
-    return load(written(folder, name, rows), task, ColumnNames.parse(columns)).groups
-
-
 def test_outputs_that_look_like_json_stay_texts_and_conversations_become_one(tmp_path: Path) -> None:
     turns = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "Which one?"}]
-    tasks = label_studio(question=[turns, '"Where" or "when"'], answer=['{"parcel": 3}', "[]"])
-    conversation, text = read(tmp_path, "a.json", tasks)
-    assert (conversation.source, conversation.candidates[0].text) == (
-        "user: Where is it?\nassistant: Which one?",
-        '{"parcel": 3}',
-    )
-    assert (text.source, text.candidates[0].text) == ('"Where" or "when"', "[]")
+    tasks: list[dict[str, Any]] = json.loads((FOLDER / "label_studio.json").read_text())
+    tasks[0]["data"] |= {"question": turns, "answer": '{"parcel": 3}'}
+    tasks[1]["data"] |= {"question": '"Where" or "when"', "answer": "[]"}
+    groups = load(written(tmp_path, "a.json", tasks), TASK, ColumnNames.parse(TEXTS)).groups
+    assert [(group.source, group.candidates[0].text) for group in groups] == [
+        ("user: Where is it?\nassistant: Which one?", '{"parcel": 3}'),
+        ('"Where" or "when"', "[]"),
+    ]
 
 
 def written(folder: Path, name: str, rows: Rows) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,146 +73,113 @@ def said(n: int, words: int = 7) -> str:
 
 # --- kinds of files, with invented rows ---
 
-HITS = [
-    {
-        "WorkerId": w,
-        **{f"Input.ask{i}": said(10 * h + i) for i in (1, 2)},
-        **{f"Input.reply{i}": said(100 + 10 * h + i) for i in (1, 2)},
-        "Answer.mark1": 1 + h,
-        "Answer.mark2": 5 - h,
-    }
-    for h in range(4)
-    for w in ("w1", "w2")
-]
-SYSTEMS = [
-    {
-        "article": said(n, 20),
-        "summary_tea": said(40 + n),
-        "summary_oak": said(80 + n),
-        "tea_clarity": 2,
-        "oak_clarity": 4,
-    }
-    for n in range(6)
-]
-CODED = [
-    {"prompt": said(n), "response 1": said(20 + n), "response 2": said(50 + n), "label": (0, 0, 1, 2)[n % 4]}
-    for n in range(8)
-]
-WORDS = [
-    {
-        "query": said(n),
-        "reply": said(20 + n),
-        "clear": ("Poor", "Good", "Fair")[n % 3],
-        "useful": f"{1 + n % 5} - level",
-        "stars": "★" * (1 + n % 3) + "☆" * (2 - n % 3),
-        "safe": ("Yes", "No", "Unsure")[n % 3],
-    }
-    for n in range(12)
-]
-TICKED = [
-    {
-        "WorkerId": w,
-        "AssignmentStatus": ("Approved", "Rejected")[n == 3],
-        "Input.text": said(n),
-        **{f"Answer.tone.{v}": str(v == 1 + (n + k) % 3).lower() for v in (1, 2, 3)},
-    }
-    for n in range(6)
-    for k, w in enumerate("ab")
-]
-ARENA = [
-    {
-        "prompt": json.dumps([said(n)]),
-        "response_a": json.dumps([said(20 + n)]),
-        "response_b": json.dumps([said(50 + n)]),
-        **{
-            f"winner_{side}": int(side == ("model_a", "model_b", "tie")[n % 3])
-            for side in ("model_a", "model_b", "tie")
-        },
-    }
-    for n in range(9)
-]
-SCORES = [
-    {"original": said(n), "simplified": said(30 + n), "fluency": 10.5 * (n + 1), "fluency_zscore": (n - 3) / 2.25}
-    for n in range(8)
-]
-CODES_99 = [
-    {"query": said(n), "reply": said(20 + n), "warm": (1, 3, 5, 99)[n % 4], "kind": (2, 4, -1, 5)[n % 4]}
-    for n in range(12)
-]
-NESTED = [
-    {
-        "passage": said(n, 15),
-        "questions": [
-            {
-                "question": said(40 + 2 * n + k),
-                **{
-                    s: {"text": said(100 + 4 * n + 2 * k + (s == "t5")), "score": 1 + (n + k) % 5}
-                    for s in ("bart", "t5")
-                },
-            }
-            for k in (0, 1)
-        ],
-    }
-    for n in range(6)
-]
-LISTED = [
-    {"dialogue": said(n, 12), "summary": said(30 + n), "annotations": [{"clear": 2}, {"clear": 5}]} for n in range(6)
-]
 
-ARROWS = [
-    {"Q": said(n), "text_a": said(20 + n), "text_b": said(50 + n), "vote": ("A>B", "B>A", "B>>A", "A=B")[n % 4]}
-    for n in range(8)
-]
-BY_RATER_AND_ASPECT = [
-    {
-        "question": said(n),
-        "answer": said(30 + n),
-        "ratings": {w: {"fluency": 1 + (n + k) % 5, "truth": n % 2} for k, w in enumerate(("ada", "ben"))},
-    }
-    for n in range(6)
-]
+def table(count: int, row: Callable[[int], dict[str, Any]]) -> Rows:
+    return [row(n) for n in range(count)]
 
 
-KINDS: list[Any] = [
-    pytest.param("arrows.csv", ARROWS, (), Read(16, {"preference": 0.375}), id="verdicts as arrows"),
-    pytest.param(
-        "by-both.jsonl", BY_RATER_AND_ASPECT, (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2), id="and of aspects"
-    ),
-    pytest.param("hits.csv", HITS, (), Read(8, {"mark": 3.0}, 2), id="several texts in a row"),
-    pytest.param("systems.csv", SYSTEMS, (), Read(12, {"clarity": 3.0}), id="systems side by side"),
-    pytest.param(
-        "coded.jsonl",
-        CODED,
-        ['codes = {0 = "a", 1 = "b", 2 = "tie"}'],
-        Read(16, {"preference": 0.625}),
-        id="verdicts as codes",
-    ),
-    pytest.param(
-        "words.csv",
-        WORDS,
-        (),
-        Read(12, {"clear": 2.0, "useful": 2.75, "stars": 2.0, "safe": 0.5}),
-        id="words of a scale",
-    ),
-    pytest.param("ticked.csv", TICKED, (), Read(6, {"tone": 2.0}, 2), id="a column for each value"),
-    pytest.param(
-        "kept.csv", TICKED, ['keep = {AssignmentStatus = "Approved"}'], Read(5, {"tone": 2.1}, 2), id="rejected records"
-    ),
-    pytest.param("arena.csv", ARENA, (), Read(18, {"preference": 0.5}), id="a column for each winner"),
-    pytest.param("scores.csv", SCORES, (), Read(8, {"fluency": 47.25}), id="standardized copies"),
-    pytest.param("missing.csv", CODES_99, (), Read(12, {"warm": 3.0, "kind": 3.667}), id="codes for no rating"),
-    pytest.param("nested.jsonl", NESTED, (), Read(24, {"score": 2.75}), id="records inside of records"),
-    pytest.param("listed.jsonl", LISTED, (), Read(6, {"clear": 3.5}, 2), id="a list of annotations"),
-]
+def by_raters(count: int, row: Callable[[int, int], dict[str, Any]], column: str = "WorkerId") -> Rows:
+    return [{column: who, **row(n, k)} for n in range(count) for k, who in enumerate("ab")]
 
 
-@pytest.mark.parametrize(("name", "rows", "answers", "expected"), KINDS)
+def pair(n: int, **more: Any) -> dict[str, Any]:
+    return {"prompt": said(n), "response_a": said(20 + n), "response_b": said(50 + n), **more}
+
+
+def reply(n: int, **more: Any) -> dict[str, Any]:
+    return {"query": said(n), "reply": said(20 + n), **more}
+
+
+def hit(n: int, _: int) -> dict[str, Any]:
+    asked = {f"Input.ask{i}": said(10 * n + i) for i in (1, 2)}
+    replies = {f"Input.reply{i}": said(100 + 10 * n + i) for i in (1, 2)}
+    return {**asked, **replies, "Answer.mark1": 1 + n, "Answer.mark2": 5 - n}
+
+
+def side_by_side(n: int) -> dict[str, Any]:
+    texts = {"article": said(n, 20), "summary_tea": said(40 + n), "summary_oak": said(80 + n)}
+    return {**texts, "tea_clarity": 2, "oak_clarity": 4}
+
+
+def words(n: int) -> dict[str, Any]:
+    stars = "★" * (1 + n % 3) + "☆" * (2 - n % 3)
+    clear, safe = ("Poor", "Good", "Fair")[n % 3], ("Yes", "No", "Unsure")[n % 3]
+    return reply(n, clear=clear, useful=f"{1 + n % 5} - level", stars=stars, safe=safe)
+
+
+def ticked(n: int, k: int) -> dict[str, Any]:
+    ticks = {f"Answer.tone.{v}": str(v == 1 + (n + k) % 3).lower() for v in (1, 2, 3)}
+    return {"AssignmentStatus": ("Approved", "Rejected")[n == 3], "Input.text": said(n), **ticks}
+
+
+def one_hot(n: int) -> dict[str, Any]:
+    sides = ("model_a", "model_b", "tie")
+    listed = {name: json.dumps([text]) for name, text in pair(n).items()}
+    return listed | {f"winner_{side}": int(side == sides[n % 3]) for side in sides}
+
+
+def nested(n: int) -> dict[str, Any]:
+    def question(k: int) -> dict[str, Any]:
+        answers = {
+            s: {"text": said(100 + 4 * n + 2 * k + (s == "t5")), "score": 1 + (n + k) % 5} for s in ("bart", "t5")
+        }
+        return {"question": said(40 + 2 * n + k), **answers}
+
+    return {"passage": said(n, 15), "questions": [question(0), question(1)]}
+
+
+def of_raters_and_aspects(n: int) -> dict[str, Any]:
+    ratings = {w: {"fluency": 1 + (n + k) % 5, "truth": n % 2} for k, w in enumerate(("ada", "ben"))}
+    return {"question": said(n), "answer": said(30 + n), "ratings": ratings}
+
+
+def standardized(n: int) -> dict[str, Any]:
+    texts = {"original": said(n), "simplified": said(30 + n)}
+    return {**texts, "fluency": 10.5 * (n + 1), "fluency_zscore": (n - 3) / 2.25}
+
+
+def annotated(n: int) -> dict[str, Any]:
+    return {"dialogue": said(n, 12), "summary": said(30 + n), "annotations": [{"clear": 2}, {"clear": 5}]}
+
+
+def coded(n: int) -> dict[str, Any]:
+    texts = {"prompt": said(n), "response 1": said(20 + n), "response 2": said(50 + n)}
+    return {**texts, "label": (0, 0, 1, 2)[n % 4]}
+
+
+def arrows(n: int) -> dict[str, Any]:
+    texts = {"Q": said(n), "text_a": said(20 + n), "text_b": said(50 + n)}
+    return {**texts, "vote": ("A>B", "B>A", "B>>A", "A=B")[n % 4]}
+
+
+CODED, TICKED = table(8, coded), by_raters(6, ticked)
+MISSING = table(12, lambda n: reply(n, warm=(1, 3, 5, 99)[n % 4], kind=(2, 4, -1, 5)[n % 4]))
+CODES, APPROVED = 'codes = {0 = "a", 1 = "b", 2 = "tie"}', 'keep = {AssignmentStatus = "Approved"}'
+WORDS = Read(12, {"clear": 2.0, "useful": 2.75, "stars": 2.0, "safe": 0.5})
+KINDS: dict[str, tuple[str, Rows, Sequence[str], Read]] = {
+    "verdicts as arrows": ("a.csv", table(8, arrows), (), Read(16, {"preference": 0.375})),
+    "and of aspects": ("a.jsonl", table(6, of_raters_and_aspects), (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2)),
+    "several texts in a row": ("a.csv", by_raters(4, hit), (), Read(8, {"mark": 3.0}, 2)),
+    "systems side by side": ("a.csv", table(6, side_by_side), (), Read(12, {"clarity": 3.0})),
+    "verdicts as codes": ("a.jsonl", CODED, [CODES], Read(16, {"preference": 0.625})),
+    "words of a scale": ("a.csv", table(12, words), (), WORDS),
+    "a column for each value": ("a.csv", TICKED, (), Read(6, {"tone": 2.0}, 2)),
+    "rejected records": ("a.csv", TICKED, [APPROVED], Read(5, {"tone": 2.1}, 2)),
+    "a column for each winner": ("a.csv", table(9, one_hot), (), Read(18, {"preference": 0.5})),
+    "standardized copies": ("a.csv", table(8, standardized), (), Read(8, {"fluency": 47.25})),
+    "codes for no rating": ("a.csv", MISSING, (), Read(12, {"warm": 3.0, "kind": 3.667})),
+    "records inside of records": ("a.jsonl", table(6, nested), (), Read(24, {"score": 2.75})),
+    "a list of annotations": ("a.jsonl", table(6, annotated), (), Read(6, {"clear": 3.5}, 2)),
+}
+
+
+@pytest.mark.parametrize(("name", "rows", "answers", "expected"), KINDS.values(), ids=KINDS)
 def test_a_kind_of_file_is_read_in_two_steps(
     tmp_path: Path, name: str, rows: Rows, answers: Sequence[str], expected: Read
 ) -> None:
     draft, corpus = read(written(tmp_path / name, rows), tmp_path, *answers)
     assert figures(corpus) == expected
-    assert draft.is_open == (name == "coded.jsonl")
+    assert draft.is_open == (rows is CODED)
 
 
 def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:
@@ -265,15 +232,7 @@ def test_sheets_are_raters_or_are_joined(tmp_path: Path) -> None:
 
 
 def test_an_empty_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rows = [
-        {
-            "prompt": said(n),
-            "response_a": "" if n == 3 else said(20 + n),
-            "response_b": said(50 + n),
-            "winner": "ab"[n % 2],
-        }
-        for n in range(8)
-    ]
+    rows = table(8, lambda n: pair(n, winner="ab"[n % 2]) | ({"response_a": ""} if n == 3 else {}))
     draft, corpus = read(written(tmp_path / "a.jsonl", rows), tmp_path)
     assert len(corpus.groups) == 7
     assert draft.settings["empty"] == "skip"

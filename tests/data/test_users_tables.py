@@ -14,7 +14,7 @@ import pytest
 from debate_judge import data
 from debate_judge.data.errors import InputError
 from debate_judge.data.files.columns import ColumnNames
-from debate_judge.data.files.formats import detect_format, read_records
+from debate_judge.data.files.formats import detect_format
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate, Scale
 from debate_judge.data.splits import split
@@ -225,12 +225,6 @@ def test_a_column_that_is_no_rating_is_quoted(file: Path, column: str, values: l
     assert words in dict(draft.understood)[column]
 
 
-def test_two_raters_with_a_comma_are_no_fraction(file: Path) -> None:
-    file.write_text('text,tone\nx,"4,5"\ny,"3,4"\n')
-    with pytest.raises(InputError, match="line 2, field 'tone'"):
-        next(read_records(file)).number("tone")
-
-
 def test_decimal_commas_are_drafted_where_not_all_can_be_two_ratings(file: Path) -> None:
     draft = drafted(file, table(["3,5", "4", "2,5", ""]))
     assert (draft.settings, scales(draft)) == ({"decimal": "comma"}, {"tone": Scale(1, 4)})
@@ -241,21 +235,20 @@ def test_decimal_commas_are_drafted_where_not_all_can_be_two_ratings(file: Path)
 # --- what is said ---
 
 
+def bad_cells(file: Path, task: Any = TASK) -> list[tuple[int | None, str | None]]:
+    with pytest.raises(InputError) as caught:
+        load(file, task)
+    return [(error.line, error.field) for error in (caught.value, *caught.value.others)]
+
+
 def test_bad_cells_are_all_named_and_hide_no_aspect(file: Path) -> None:
     draft = drafted(file, table(["1", "4", "5", "2", "3", "3x"] * 5))
     assert scales(draft) == {"tone": Scale(1, 5)}
-    with pytest.raises(InputError, match=r"line 7, field 'tone'(?s:.*)3x") as caught:
-        load(file, draft.task())
-    assert [error.line for error in caught.value.others] == [13, 19, 25, 31]
-    file.write_text(table(["9"] * 30))
-    with pytest.raises(InputError, match="line 21, field 'tone'") as caught:
-        load(file, draft.task())
-    assert len(caught.value.others) == 19
+    assert bad_cells(file, draft.task()) == [(line, "tone") for line in (7, 13, 19, 25, 31)]
     file.write_text("source,text,tone\ns,x,4\nt,y,9\n,z,3\ns,,3\nt,w,often\n")
-    with pytest.raises(InputError) as caught:
-        load(file, TASK)
-    errors = [(error.line, error.field) for error in (caught.value, *caught.value.others)]
-    assert errors == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
+    assert bad_cells(file) == [(3, "tone"), (4, "source"), (5, "text"), (6, "tone")]
+    file.write_text(table(["9"] * 30))
+    assert bad_cells(file) == [(line, "tone") for line in range(2, 22)]
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ REPEATED = "text,when,reviewed_by,annotatorId,tone\n" + "".join(
 CELLS: list[Place] = [
     ("a provenance", "source,question,text,tone\nweb,Why so?,x,4\nweb,What now?,y,2\n", 2, "source", "source=question"),
     ("raters that are not named", REPEATED, 2, "text", "rater=annotatorId"),
+    ("two raters or a decimal", 'text,tone\nx,"4,5"\ny,"3,4"\n', 2, "tone", "4;5"),
     ("an empty text", "source,text,tone\ns,x,1\nt,,2\n", 3, "text", "empty=skip"),
 ]
 
