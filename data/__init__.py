@@ -61,20 +61,20 @@ def _loaded(spec: str | RecordFile, task: Task | str | None, columns: Iterable[s
     if not isinstance(spec, str):
         return groups.load(spec, chosen_task, column_names)
     name, equals, path = spec.partition("=")
-    if name in LOADERS and column_names.named:
-        raise InputError(f"{name} has fixed columns", field="--columns", expected="a file of your own as --data")
-    if name in LOADERS and (path or not equals):
-        return LOADERS[name](Path(path) if equals else None, chosen_task)
     if name in LOADERS:
-        raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
+        if column_names.named:
+            raise InputError(f"{name} has fixed columns", field="--columns", expected="a file of your own as --data")
+        if equals and not path:
+            raise InputError(f"no path after {spec!r}", field="--data", expected=f"{name}=PATH, or {name} alone")
+        return LOADERS[name](Path(path) if equals else None, chosen_task)
     misspelled = equals and not Path(spec).exists() and did_you_mean(name, LOADERS)
     if formats.is_supported(spec) and not misspelled:
         return groups.load(spec, chosen_task, column_names)
+    expected = f"{', '.join(LOADERS)}, one of them with =PATH, a file ending in {', '.join(formats.SUFFIXES)}, or "
     raise InputError(
         f"unknown data {spec!r}",
         field="--data",
-        expected=f"{', '.join(LOADERS)}, one of them with =PATH, a file ending in {', '.join(formats.SUFFIXES)}, or "
-        "hf:NAME@SPLIT",
+        expected=f"{expected}{formats.HUB}NAME@SPLIT",
         remedy=did_you_mean(name, LOADERS),
     )
 
@@ -108,17 +108,14 @@ def _sample(path: Path | None, task: Task | None) -> Corpus:
 
 
 def _with_task(corpus: Corpus, task: Task) -> Corpus:
-    scales = {a.name: replace(a.scale, on_steps=False) for a in corpus.task.aspects}
-    if task.name != corpus.task.name:
-        problem = f"{corpus.origin.name} is rated for another task"
-        expected = f"{corpus.task.name}, or a task file with this name and the same aspects"
-        raise InputError(problem, field="--task", expected=expected, found=task.name)
-    if {a.name: replace(a.scale, on_steps=False) for a in task.aspects} != scales:
+    theirs, ours = ({a.name: replace(a.scale, on_steps=False) for a in each.aspects} for each in (corpus.task, task))
+    if task.name != corpus.task.name or theirs != ours:
         raise InputError(
-            f"the task {task.name!r} does not have the aspects and scales that {corpus.origin.name} was rated on",
+            f"{corpus.origin.name} is rated for another task",
             field="--task",
-            expected=", ".join(f"{name} ({scale})" for name, scale in scales.items()),
-            found=", ".join(f"{a.name} ({a.scale})" for a in task.aspects),
+            expected=f"{corpus.task.name}, or a task file with this name and the aspects "
+            + ", ".join(f"{name} ({scale})" for name, scale in theirs.items()),
+            found=f"{task.name}: " + ", ".join(f"{name} ({scale})" for name, scale in ours.items()),
         )
     return replace(corpus, task=task)
 

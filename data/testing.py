@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
 
-from debate_judge.data.schema import Candidate, Corpus, RatedGroup, Task
+from debate_judge.data.schema import Candidate, Corpus, Task
 
 
 def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1) -> None:
@@ -27,54 +27,55 @@ def check_corpus(corpus: Corpus, again: Corpus | None = None, *, raters: int = 1
     Raises:
         AssertionError: Naming the group, the candidate and what is wrong.
     """
-    _require(corpus.groups, "the corpus has no groups")
-    _require_distinct("group id", [group.id for group in corpus.groups])
+    for problem in _problems(corpus, again or replace(corpus), raters):
+        raise AssertionError(problem)
+
+
+def _problems(corpus: Corpus, again: Corpus, raters: int) -> Iterator[str]:
+    if not corpus.groups:
+        yield "the corpus has no groups"
+    yield from _repeated("group id", [group.id for group in corpus.groups])
     for group in corpus.groups:
-        _check_group(group, corpus.task)
-    _require(corpus.rated_aspects(), "no candidate has a rating")
-    candidates = chain.from_iterable(group.candidates for group in corpus.groups)
-    most = max(len(values) for candidate in candidates for values in candidate.ratings.values())
-    _require(most >= raters, f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters")
-    _require(corpus.origin.name and corpus.origin.location, f"the origin is incomplete: {corpus.origin}")
-    other = again or replace(corpus)
-    _require(corpus.digest == other.digest, "a second load has another digest")
-    _require(corpus == other, "a second load differs in task, origin, or the groups and their order")
+        where = f"group {group.id!r}"
+        yield from _repeated(f"candidate id of {where}", [candidate.id for candidate in group.candidates])
+        yield from _wrong_texts([group.id, *filter(None, [group.source, group.context]), *group.references], where)
+        for candidate in group.candidates:
+            yield from _wrong_texts([candidate.id, candidate.text], f"{where}, candidate {candidate.id!r}")
+            yield from _wrong_ratings(candidate, corpus.task, f"{where}, candidate {candidate.id!r}")
+    if not corpus.rated_aspects():
+        yield "no candidate has a rating"
+    most = max(len(values) for group in corpus.groups for c in group.candidates for values in c.ratings.values())
+    if most < raters:
+        yield f"no candidate has more than {most} ratings of an aspect, and there are {raters} raters"
+    if not (corpus.origin.name and corpus.origin.location):
+        yield f"the origin is incomplete: {corpus.origin}"
+    if corpus.digest != again.digest:
+        yield "a second load has another digest"
+    if corpus != again:
+        yield "a second load differs in task, origin, or the groups and their order"
 
 
-def _check_group(group: RatedGroup, task: Task) -> None:
-    location = f"group {group.id!r}"
-    _require_distinct(f"candidate id of {location}", [candidate.id for candidate in group.candidates])
-    for text in (group.id, *filter(None, [group.source, group.context]), *group.references):
-        _check_text(text, location)
-    for candidate in group.candidates:
-        _check_candidate(candidate, task, f"{location}, candidate {candidate.id!r}")
+def _wrong_texts(texts: Iterable[str], where: str) -> Iterator[str]:
+    for text in texts:
+        if not text.strip():
+            yield f"{where}: an id or a text is empty"
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            yield f"{where}: a text cannot be written as UTF-8: {error}"
 
 
-def _check_candidate(candidate: Candidate, task: Task, location: str) -> None:
-    _check_text(candidate.id, location)
-    _check_text(candidate.text, location)
+def _wrong_ratings(candidate: Candidate, task: Task, where: str) -> Iterator[str]:
     scales = {aspect.name: aspect.scale for aspect in task.aspects}
     for name, values in candidate.ratings.items():
-        _require(name in scales, f"{location}: the task has no aspect {name!r}")
-        _require(values, f"{location}: an aspect without ratings should be left out, and {name!r} is there")
+        if name not in scales:
+            yield f"{where}: the task has no aspect {name!r}"
+        if not values:
+            yield f"{where}: an aspect without ratings should be left out, and {name!r} is there"
         for value in values:
-            fits = type(value) is float and scales[name].contains(value)
-            _require(fits, f"{location}: {value!r} is not a float on the scale of {name!r}, {scales[name]}")
+            if type(value) is not float or not scales[name].contains(value):
+                yield f"{where}: {value!r} is not a float on the scale of {name!r}, {scales[name]}"
 
 
-def _check_text(text: str, location: str) -> None:
-    _require(text.strip(), f"{location}: an id or a text is empty")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise AssertionError(f"{location}: a text cannot be written as UTF-8: {error}") from error
-
-
-def _require_distinct(what: str, values: list[str]) -> None:
-    repeated = [value for value, count in Counter(values).items() if count > 1]
-    _require(not repeated, f"a {what} occurs twice: {repeated[:1]}")
-
-
-def _require(condition: object, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)
+def _repeated(what: str, values: Iterable[str]) -> Iterator[str]:
+    yield from (f"a {what} occurs twice: {value!r}" for value, count in Counter(values).items() if count > 1)

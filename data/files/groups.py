@@ -836,23 +836,15 @@ def _refuse_contradiction(row: _Row, first: _Row, known: Sequence[_Row], key: ob
                 found=repr(getattr(row, role)),
                 remedy="correct it, or name no group: --columns group=none",
             )
-    if known and not row.several:
+    if known and (not row.several or known[0].text != row.text):
         before = known[0].record
         raise record.error(
             f"group {group!r} has two candidates with the id {key!r}: also in "
             + (before.full_name("text").rpartition(".")[0] or before.location),
             columns.column("candidate") or "candidate",
-            remedy="name the system that wrote each; where a row is one rater's, name the column: --columns "
-            "rater=COLUMN",
-        )
-    if known and known[0].text != row.text:
-        raise record.error(
-            f"the rows of candidate {key!r} of group {group!r} differ in their text",
-            columns.column("text") or "text",
-            expected=f"the same text as in {known[0].record.location}",
             found=row.text,
-            remedy="name another column as candidate, or none: --columns candidate=none tells texts apart by their "
-            "words",
+            remedy="name the system that wrote each, --columns candidate=COLUMN, or none to tell texts apart by their "
+            "words; where a row is one rater's, name the column: --columns rater=COLUMN",
         )
     if names.repeated != "error" or not known:
         return
