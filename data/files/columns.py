@@ -642,22 +642,17 @@ def refuse_other_meaning(
             continue
         if column is None:
             other = other or next((k for k in plain if did_you_mean("source", [k], cutoff=0.6)), None)
-            if other:
-                raise rows[0].error(
-                    "the field 'source' is missing",
-                    "source",
-                    found=rows[0].field_names,
-                    remedy=f"did you mean {other!r}? Say which it is: --columns source={other}, or source=none if "
-                    "texts have no source",
-                )
-        elif other and gather and _has_texts(rows, other):
-            both = f"; --columns source={column},text={other} if both" if role == "text" else ""
-            raise rows[0].error(
-                f"is {column!r} or {other!r} the {role}?",
-                column,
-                found=f"{rows[0].values.get(column)!r:.60}, and {rows[0].values.get(other)!r:.60} in {other!r}",
-                remedy=f"say which: --columns {role}={other}, or {role}={column}{both}",
-            )
+            problem, found = "the field 'source' is missing", rows[0].field_names
+            remedy = f"did you mean {other!r}? Say which it is: --columns source={other}, or source=none if texts have "
+            remedy += "no source"
+        else:
+            other = other if gather and other and _has_texts(rows, other) else None
+            problem = f"is {column!r} or {other!r} the {role}?"
+            found = f"{rows[0].values.get(column)!r:.60}, and {rows[0].values.get(str(other))!r:.60} in {other!r}"
+            remedy = f"say which: --columns {role}={other}, or {role}={column}"
+            remedy += f"; --columns source={column},text={other} if both" if role == "text" else ""
+        if other:
+            raise rows[0].error(problem, column or "source", found=found, remedy=remedy)
 
 
 def _has_texts(rows: Sequence[Record], key: str) -> bool:

@@ -186,11 +186,11 @@ def _joined(records: list[Record], second: RecordFile, names: ColumnNames, notes
     choices = [names.join.split("+")] if names.join else [common, *([name] for name in common)] if common else []
     for columns in choices:
         for many, one in (files, files[::-1]):
-            by_key = {_key(record, columns): record.values for record in one}
-            found = sum(_key(record, columns) in by_key for record in many)
-            if names.join or (len(by_key) == len(one) and 2 * found >= len(many)):
+            keys = [tuple(str(record.values.get(column)) for column in columns) for record in many]
+            by_key = {tuple(str(record.values.get(column)) for column in columns): record.values for record in one}
+            if names.join or (len(by_key) == len(one) and 2 * sum(key in by_key for key in keys) >= len(many)):
                 notes.add(f"joined by {' and '.join(columns)}")
-                return _with_fields(many, by_key, columns, notes)
+                return _with_fields(many, [by_key.get(key) for key in keys], notes)
     raise InputError(
         "no columns that two files have in common tell the records apart",
         file=second.name,
@@ -200,15 +200,11 @@ def _joined(records: list[Record], second: RecordFile, names: ColumnNames, notes
     )
 
 
-def _key(record: Record, columns: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(record.values.get(column)) for column in columns)
-
-
 def _with_fields(
-    records: Iterable[Record], by_key: dict[tuple[str, ...], Any], columns: Sequence[str], notes: ReadingNotes
+    records: Sequence[Record], others: Sequence[Mapping[str, object] | None], notes: ReadingNotes
 ) -> Iterator[Record]:
-    for record in records:
-        if (other := by_key.get(_key(record, columns))) is None:
+    for record, other in zip(records, others, strict=True):
+        if other is None:
             notes.add("{} records have no counterpart in the other file and are left out")
         else:
             known = {name: value for name, value in record.values.items() if not is_missing(value)}

@@ -423,14 +423,10 @@ class _RowReader:
         """The messages of a conversation, or a text as its only one; none for an empty text that is left out."""
         messages = []
         for column in columns:
-            value = record.values.get(column)
-            if isinstance(value, str) and value.isascii() and is_visible(value):
-                messages.append(("", value))
-                continue
+            value = record.values.get(column.removesuffix("[]"))
             if self._names.empty == "skip" and (value is None or value == [] or not is_visible(str(value))):
                 return []
-            remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"
-            messages += messages_in(value) or [("", _listed(replace(record, remedy=remedy), column, blank=False))]
+            messages += _messages_in(record, column)
         return messages if len(columns) == 1 else [("", "\n\n".join(text for _, text in messages))]
 
     def _text(self, row: _Row, text: str) -> _Row:
@@ -631,22 +627,26 @@ def _comments_in(record: Record, column: str) -> list[str]:
     return list(filter(str.strip, texts))
 
 
-def _listed(record: Record, column: str, *, blank: bool) -> str:
-    """A text, or with a column `name[]` those in its list."""
-    if not column.endswith("[]"):
-        return record.text(column, blank=blank)
-    base = column.removesuffix("[]")
-    texts = listed_texts(record.value(base))
-    if texts is None:
-        raise record.error("not a list of texts", base, expected='["…"]', found=record.values[base])
-    return replace(record, values={base: "\n\n".join(texts)}).text(base, blank=blank)
+def _messages_in(record: Record, column: str, *, required: bool = True) -> list[tuple[str, str]]:
+    """Role and text of each message in a column; a text, or those in the list of a column `name[]`, as the only one."""
+    name, value = column.removesuffix("[]"), record.values.get(column.removesuffix("[]"))
+    if isinstance(value, str) and value.isascii() and name == column and is_visible(value):
+        return [("", value)]
+    if messages := messages_in(value):
+        return messages
+    if name != column and value is not None:
+        texts = listed_texts(value)
+        if texts is None:
+            raise record.error("not a list of texts", name, expected='["…"]', found=value)
+        record = replace(record, values={name: "\n\n".join(texts)})
+    if required:
+        remedy = record.remedy or "fill it in, or leave such records out: --columns empty=skip"
+        return [("", replace(record, remedy=remedy).text(name))]
+    return [("", text)] if (text := record.optional_text(name)) else []
 
 
 def _optional(record: Record, column: str) -> str:
-    if column.endswith("[]"):
-        return _listed(record, column, blank=True)
-    messages = messages_in(record.values.get(column))
-    return joined_messages(messages) if messages else record.optional_text(column)
+    return joined_messages(_messages_in(record, column, required=False))
 
 
 def _identifier(record: Record, column: str | None) -> str:
