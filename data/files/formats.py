@@ -76,13 +76,17 @@ class RecordFile:
     """Description, e.g. `columns separated by semicolons`."""
     is_default: bool
     """Whether the format is the usual one of the suffix, so that no note is needed."""
-    records: Stream
+    stream: Stream
     whole: Callable[[], Record] | None = None
     """Reads a file that is one JSON object as one record."""
     sheet: Callable[[str], Iterator[Record]] | None = None
     """Streams the rows of a workbook's sheet, or of all for `*`, whose column `sheet` has their names."""
     second: RecordFile | None = None
     """The file in which the others' texts or ratings are."""
+
+    def records(self, on_error: ErrorHandler | None = None) -> Iterator[Record]:
+        """The records of the file."""
+        return self.stream(on_error)
 
     def opened(self, names: ColumnNames, notes: ReadingNotes, on_error: ErrorHandler | None = None) -> Iterator[Record]:
         """The records as a mapping says: its sheet, the object around its list, and two files joined; those of tools
@@ -180,7 +184,7 @@ def _joined(records: list[Record], second: RecordFile, names: ColumnNames, notes
     """Records with the fields of those of a second file; scores of tools are joined by the ids of traces, tables by the
     columns that both have."""
     if tools.tool_of(records[:200]) is not None:
-        return tools.join_traces(records, second.records(None))
+        return tools.join_traces(records, second.records())
     files = [records, list(second.opened(ColumnNames(), ReadingNotes(second.name)))]
     common = [name for name in files[0][0].values if name in files[1][0].values] if all(files) else []
     choices = [names.join.split("+")] if names.join else [common, *([name] for name in common)] if common else []
@@ -621,7 +625,7 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches(batch_size=1000):
                 # Few rows at once become Python's values, because each copies its texts.
                 for at in range(0, batch.num_rows, 16):
-                    for row in _python_rows(batch.slice(at, 16), path):
+                    for row in _python_rows(batch.slice(at, 16)):
                         number += 1
                         yield row
         except (pyarrow.ArrowException, ValueError, OverflowError, KeyError, OSError) as error:
@@ -635,7 +639,7 @@ def _parquet_values(path: Path) -> Iterator[dict[str, Any]]:
             ) from None
 
 
-def _python_rows(batch: Any, path: Path) -> list[dict[str, Any]]:
+def _python_rows(batch: Any) -> list[dict[str, Any]]:
     """The rows of a batch; where Python cannot represent a date, a time or a duration, the column is one of numbers."""
     import pyarrow
 
@@ -643,11 +647,9 @@ def _python_rows(batch: Any, path: Path) -> list[dict[str, Any]]:
     for name, column in zip(batch.schema.names, batch, strict=True):
         try:
             columns[name] = column.to_pylist()
-        except (ValueError, OverflowError, KeyError) as error:
+        except (ValueError, OverflowError, KeyError):
             if not pyarrow.types.is_temporal(column.type):
-                problem, found = "a value that Python cannot represent", f"{column.type}: {_first_line_of(error)}"
-                remedy = "leave the column out, or write it as text"
-                raise InputError(problem, file=path, field=name, found=found, remedy=remedy) from None
+                raise
             columns[name] = column.view(f"int{column.type.bit_width}").to_pylist()
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 

@@ -106,13 +106,11 @@ def join_traces(records: Iterable[Record], texts: Iterable[Record]) -> Iterator[
         tool = tool_of([record])
         if tool is not None and not list(_read(record, tool).answers or ()):
             continue  # Scores of judges may be about other texts.
-        if not name:
-            expected = "a field " + ", ".join(_TRACE_REFERENCES)
-            raise record.error("no field to join by", expected=expected, found=record.field_names)
         raise record.error(
             "no trace with this id in the second file",
             name,
-            found=record.values[name],
+            expected="in a field " + ", ".join(_TRACE_REFERENCES),
+            found=record.values.get(name, record.field_names),
             remedy="export the traces of the same time, or leave out the scores of other traces",
         )
 

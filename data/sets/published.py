@@ -223,8 +223,6 @@ def _summeval(path: Path | None, name: str) -> Corpus:
 def _article(record: Record) -> RatedGroup:
     record.require(*REMOTES["summeval"].columns)
     summaries = record.texts("machine_summaries")
-    if not summaries:
-        raise record.error("machine_summaries is empty", "machine_summaries", expected="at least one summary")
     ids = record.texts("model_ids") or tuple(str(number) for number in range(1, len(summaries) + 1))
     for name, values in [("model_ids", set(ids)), *((aspect, record.items(aspect)) for aspect in _ASPECTS)]:
         if len(values) != len(summaries):
@@ -322,10 +320,7 @@ def _halueval(path: Path | None, name: str, drawn: int | None = None) -> Corpus:
     part = name.removesuffix("_drawn")
     records, origin = _read(name, path, part, other_layouts=True)
     if path is not None and part == "halueval":
-        part = next((p for p, (_, source, _) in _HALUEVAL_PARTS.items() if source in records[0].values), "")
-    if not part:
-        expected = "; or ".join(", ".join(REMOTES[each].columns) for each in _HALUEVAL_PARTS)
-        raise records[0].error("not a record of HaluEval", expected=expected, found=records[0].field_names)
+        part = next((p for p, (_, source, _) in _HALUEVAL_PARTS.items() if source in records[0].values), part)
     task, source, output = _HALUEVAL_PARTS[part]
     groups = []
     for number, record in enumerate(records, 1):
