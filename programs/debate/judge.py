@@ -14,7 +14,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import dspy
 
@@ -92,7 +92,12 @@ def parse_feedback(text: str) -> Feedback | Unreadable:
     text = text.strip()
     if not text:
         return Unreadable("the feedback was missing")
-    return Feedback(True, NO_ISSUE) if _says_no_issue(text.splitlines()[0]) else Feedback(False, text)
+    line = text.splitlines()[0].strip()
+    explained = _WITH_EXPLANATION.fullmatch(line)
+    if explained and not _LIMITATION.search(explained[2]):
+        line = explained[1]
+    no_issue = _NO_ISSUE.fullmatch(re.sub(r"[\W_]+", " ", line).strip()) is not None
+    return Feedback(no_issue, NO_ISSUE if no_issue else text)
 
 
 def parse_briefs(fields: Mapping[str, str]) -> Feedback | Unreadable:
@@ -105,12 +110,18 @@ def parse_briefs(fields: Mapping[str, str]) -> Feedback | Unreadable:
     return Feedback(False, f"The case for less: {less.text}\n\nThe case for more: {more.text}")
 
 
-def _says_no_issue(line: str) -> bool:
-    """Whether a line says NO ISSUE and nothing that takes it back."""
-    explained = _WITH_EXPLANATION.fullmatch(line.strip())
-    if explained and not _LIMITATION.search(explained[2]):
-        line = explained[1]
-    return _NO_ISSUE.fullmatch(re.sub(r"[\W_]+", " ", line).strip()) is not None
+def parse_reply(fields: Mapping[str, str], item: Item) -> ParsedScore | Feedback | Unreadable:
+    """Parse a reply of any role about one candidate."""
+    if "feedback" in fields:
+        return parse_feedback(fields["feedback"])
+    if "case_for_less" in fields:
+        return parse_briefs(fields)
+    score = fields["score"] if "score" in fields else fields["final_score"]
+    value = parsing.parse_score(score, item.aspect.scale, item.aspect.name)
+    if isinstance(value, Unreadable):
+        return value
+    side = f"({fields['side'].strip()}) " if fields.get("side", "").strip() else ""
+    return ParsedScore(value, side + fields["rationale" if "score" in fields else "reasoning"])
 
 
 # --- the table: the candidates of one source that are debated, one or several that share calls ---
@@ -124,10 +135,6 @@ TOKENS_PER_SCORE = 250
 """Tokens that a reply may take for each of several scores; a lower `max_tokens` is raised to the sum."""
 
 
-class Parse(Protocol):
-    def __call__(self, fields: Mapping[str, str], item: Item) -> ParsedScore | Feedback | Unreadable: ...
-
-
 @dataclass(frozen=True)
 class Speaker:
     """A role in one turn."""
@@ -139,8 +146,6 @@ class Speaker:
     """The role's part of the prompt."""
     table_text: str
     """The same in a prompt about several candidates."""
-    parse: Parse
-    """Parses the fields of a reply about one candidate."""
     mode: ScoreMode | None = None
     """How the Scorer's replies become scores; None for other roles."""
     sees_precedents: bool = False
@@ -160,7 +165,7 @@ class Table:
         self._items = items
         self.transcripts = list(transcripts or [EMPTY] * len(items))
         """One for each item."""
-        self._alone = [False] * len(items)
+        self._alone = [judge.together < 2] * len(items)
         self._failed_calls = [0.0] * len(items)
         """Shares of calls about several candidates whose replies were of no use, until the candidate's next turn."""
 
@@ -178,25 +183,22 @@ class Table:
 
     def _record(self, speaker: Speaker, number: int, round: int, reply: RoleReply[Any] | Failure) -> None:
         calls, self._failed_calls[number] = reply.calls + self._failed_calls[number], 0.0
-        transcript = self.transcripts[number]
+        entry: Turn | Failure
         if isinstance(reply, Failure):
-            self.transcripts[number] = transcript.add(replace(reply, calls=calls))
+            entry = replace(reply, calls=calls)
         elif isinstance(reply.value, Feedback):
-            turn = Turn(speaker.name, round, reply.value.text, no_issue=reply.value.no_issue, calls=calls)
-            self.transcripts[number] = transcript.add(turn)
+            entry = Turn(speaker.name, round, reply.value.text, no_issue=reply.value.no_issue, calls=calls)
         else:
-            turn = Turn(speaker.name, round, reply.value.rationale, score=reply.value.score, calls=calls)
-            self.transcripts[number] = transcript.add(turn)
+            entry = Turn(speaker.name, round, reply.value.rationale, score=reply.value.score, calls=calls)
+        self.transcripts[number] = self.transcripts[number].add(entry)
 
     async def _ask_about(self, speaker: Speaker, number: int, round: int) -> None:
         item, tag = self._items[number], CallTag(speaker.name, round)
-        prompt: dict[str, Any] = {
-            "debate": str(self.transcripts[number]),
-            "inputs": await self._inputs(speaker, [item]),
-        }
+        inputs = await self._inputs(speaker, [item])
+        prompt: dict[str, Any] = {"debate": str(self.transcripts[number]), "inputs": inputs}
         reply: RoleReply[Any] | Failure
         if speaker.mode is None:
-            reply = await ask(speaker.predictor, item, lambda fields: speaker.parse(fields, item), tag, **prompt)
+            reply = await ask(speaker.predictor, item, lambda fields: parse_reply(fields, item), tag, **prompt)
         else:
             reply = await ask_score(speaker.predictor, speaker.mode, item, tag, **prompt)
         self._record(speaker, number, round, reply)
@@ -222,7 +224,7 @@ class Table:
             parsed: ParsedScore | Feedback | Unreadable | Failure = reply  # type: ignore[assignment]
             if not isinstance(reply, Unreadable | Failure):
                 names = speaker.predictor.signature.output_fields
-                parsed = speaker.parse({name: reply[f"{name}_{index}"] for name in names}, self._items[number])
+                parsed = parse_reply({name: reply[f"{name}_{index}"] for name in names}, self._items[number])
             if isinstance(parsed, Unreadable | Failure):
                 self._alone[number] = True
                 self._failed_calls[number] += share
@@ -301,9 +303,8 @@ class Debate(Judge):
         self.tie_breaker = dspy.Predict(TieBreaking)
         self.mode = ScoreMode.parse(score_mode)
         self.persona = persona
-        self.together, self.precedents = together, precedents
-        for name in ("together", "precedents"):
-            whole_number(name, getattr(self, name))
+        self.together = whole_number("together", together)
+        self.precedents = whole_number("precedents", precedents)
         if together > 1 and self.mode.name != "text":
             raise InputError(
                 "samples and probabilities are those of a reply with one score",
@@ -317,18 +318,18 @@ class Debate(Judge):
     def _scorer(self, task: str, table_task: str) -> Speaker:
         own = self.scorer.signature.instructions
         texts = prompts.scorer_text(own, task), prompts.scorer_text(own, table_task)
-        return Speaker("scorer", self.scorer, *texts, parse_score, self.mode)
+        return Speaker("scorer", self.scorer, *texts, self.mode)
 
     def _critic(self, round: int) -> Speaker:
         later = self.persona.later if round > 1 else ""
         text = prompts.critic_text(self.critic.signature.instructions, later)
-        return Speaker("critic", self.critic, text, text, parse_criticism, sees_precedents=True)
+        return Speaker("critic", self.critic, text, text, sees_precedents=True)
 
     def _tie_breaker(self) -> Speaker:
         text = prompts.tie_breaker_text(self.tie_breaker.signature.instructions, self.scorer.signature.instructions)
-        return Speaker("tie-breaker", self.tie_breaker, text, text, parse_final_score)
+        return Speaker("tie-breaker", self.tie_breaker, text, text)
 
-    async def _debate(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
+    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
         """Algorithm 1: the Scorer; then up to `rounds` times the Critic, until NO ISSUE, and the Scorer again."""
         table = Table(self, items)
         await table.turn(self._scorer(prompts.OPENING, prompts.OPENING_TABLE), table.open(), 0)
@@ -337,23 +338,12 @@ class Debate(Judge):
             await table.turn(self._scorer(prompts.REVISION, prompts.REVISION_TABLE), table.open(), round)
         return table.transcripts
 
-    async def _break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
+    async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
         table = Table(self, items, transcripts)
         disputed = [number for number in table.open() if transcripts[number].rounds]
-        if disputed:
-            await table.turn(self._tie_breaker(), disputed, transcripts[disputed[0]].rounds)
+        for round in sorted({transcripts[number].rounds for number in disputed}):
+            await table.turn(self._tie_breaker(), [n for n in disputed if transcripts[n].rounds == round], round)
         return table.transcripts
-
-    async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:
-        if self.together > 1:
-            return await self._debate(items, rounds)
-        return [one for (one,) in await gather(self._debate([item], rounds) for item in items)]
-
-    async def break_ties(self, items: Sequence[Item], transcripts: Sequence[Transcript]) -> list[Transcript]:
-        if self.together > 1:
-            return await self._break_ties(items, transcripts)
-        pairs = zip(items, transcripts, strict=True)
-        return [one for (one,) in await gather(self._break_ties([item], [t]) for item, t in pairs)]
 
     async def smoke_test(self, items: Sequence[Item]) -> Transcript:
         """Ask every role once, also those without an open debate, so that one that the LM cannot play is noticed."""
@@ -379,11 +369,9 @@ class Debate(Judge):
     def variants(self, personas: Mapping[str, str]) -> dict[str, Judge]:
         if self.debate_config.rounds == 0:
             return {self.persona.name: self}
-        options = {"score_mode": str(self.mode), "together": self.together, "precedents": self.precedents}
-        return {
-            name: type(self)(find_persona(name, text), self.debate_config, **options)  # type: ignore[arg-type]
-            for name, text in personas.items()
-        }
+        own = self.config()
+        options = {name: own[name] for name in ("score_mode", "together", "precedents")}
+        return {name: type(self)(find_persona(name, t), self.debate_config, **options) for name, t in personas.items()}
 
     def tunable(self) -> tuple[str, ...]:
         # A Tie-breaker is asked only after the search has chosen n, too late for a tuner.
@@ -410,23 +398,3 @@ class Debate(Judge):
             persona = replace(persona, later=str(config["persona_later"]), two_briefs=bool(config["two_briefs"]))
         options = {name: config[name] for name in ("score_mode", "together", "precedents") if name in config}
         return cls(persona, DebateConfig(config["rounds"], config["tie_breaker"]), **options)
-
-
-def parse_score(fields: Mapping[str, str], item: Item) -> ParsedScore | Unreadable:
-    """Parse a Scorer's reply about one candidate."""
-    value = parsing.parse_score(fields["score"], item.aspect.scale, item.aspect.name)
-    return value if isinstance(value, Unreadable) else ParsedScore(value, fields["rationale"])
-
-
-def parse_criticism(fields: Mapping[str, str], item: Item) -> Feedback | Unreadable:
-    """Parse a Critic's reply about one candidate, of either form."""
-    return parse_feedback(fields["feedback"]) if "feedback" in fields else parse_briefs(fields)
-
-
-def parse_final_score(fields: Mapping[str, str], item: Item) -> ParsedScore | Unreadable:
-    """Parse a Tie-breaker's reply about one candidate."""
-    value = parsing.parse_score(fields["final_score"], item.aspect.scale, item.aspect.name)
-    if isinstance(value, Unreadable):
-        return value
-    side, reasoning = fields["side"].strip(), fields["reasoning"]
-    return ParsedScore(value, f"({side}) {reasoning}" if side else reasoning)
