@@ -46,22 +46,8 @@ UNUSABLE_FINISH_REASONS: dict[str, UnscoredReason] = {"content_filter": "refused
 """Finish reason after which the same call would fail again -> the reason why the item is unscored."""
 
 
-class UnusableError(Exception):
-    """A reply with a finish reason in `UNUSABLE_FINISH_REASONS`; its argument is why the item is unscored."""
-
-
-class UnreadableError(Exception):
-    """A reply without readable fields; its argument is an `Unreadable.problem`."""
-
-
-def _field_description(name: str, field: Any) -> str:
-    """A field in the request: its description, and its type unless it is `str`."""
-    description, kind = field.json_schema_extra["desc"], field.annotation
-    # `${NAME}` is DSPy's placeholder for a missing description.
-    description = name.replace("_", " ") if description == f"${{{name}}}" else description
-    if kind is str:
-        return description
-    return f"{description} ({kind.__name__ if isinstance(kind, type) else inspect.formatannotation(kind)})"
+class ReplyError(Exception):
+    """A reply that cannot be used; its argument is an `Unreadable`, or an `UnscoredReason` for its finish reason."""
 
 
 class RoleLastAdapter(dspy.ChatAdapter):
@@ -88,8 +74,7 @@ class RoleLastAdapter(dspy.ChatAdapter):
         """Call the LM; if it is not a `JudgeLM`, as DSPy's own adapter does.
 
         Raises:
-            UnusableError: The reply has a finish reason in `UNUSABLE_FINISH_REASONS`.
-            UnreadableError: It has no fields, or one of them twice.
+            ReplyError: The reply has a finish reason in `UNUSABLE_FINISH_REASONS`, or no fields, or one of them twice.
             dspy.LMError: The call failed.
         """
         if not isinstance(lm, JudgeLM):
@@ -112,10 +97,10 @@ class RoleLastAdapter(dspy.ChatAdapter):
             CALL_TAG.reset(token)
         self.response = response
         if response.finish_reason in UNUSABLE_FINISH_REASONS:
-            raise UnusableError(UNUSABLE_FINISH_REASONS[response.finish_reason])
+            raise ReplyError(UNUSABLE_FINISH_REASONS[response.finish_reason])
         values = _fields(signature, response.message.text or "")
         if isinstance(values, parsing.Unreadable):
-            raise UnreadableError(values.problem)
+            raise ReplyError(values)
         return [values]
 
     def reply_excerpt(self) -> str:
@@ -165,19 +150,17 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     # Escaped, because an optimizer's LM that has read texts under evaluation may have written the instructions.
     texts = {**inputs, "role": inputs.get("role") or parsing.escape_cached(signature.instructions)}
     ordered = [*names[:index], "role", *names[index:], "correction"]
-    request = _request_text(signature)
-    if aspect := _ASPECT_NAME.match(inputs.get("aspect") or ""):
-        # Named again, because the definition may be far above the request.
-        request = request.replace(parsing.REQUEST, f"{parsing.REQUEST}, about {aspect[1]} alone", 1)
-    return "\n\n".join([*(f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)), request])
-
-
-def _request_text(signature: Any) -> str:
-    """The output fields with their descriptions, which end the prompt."""
-    fields = signature.output_fields.items()
-    return "\n\n".join(
-        [f"{parsing.REQUEST}:", *(f"{header(name)}\n<{_field_description(name, field)}>" for name, field in fields)]
-    )
+    sections = [f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)]
+    # The aspect is named again, because its definition may be far above the request.
+    aspect = _ASPECT_NAME.match(inputs.get("aspect") or "")
+    sections.append(f"{parsing.REQUEST}{f', about {aspect[1]} alone' if aspect else ''}:")
+    for name, field in signature.output_fields.items():
+        description, kind = field.json_schema_extra["desc"], field.annotation
+        # `${NAME}` is DSPy's placeholder for a missing description.
+        description = name.replace("_", " ") if description == f"${{{name}}}" else description
+        type_name = kind.__name__ if isinstance(kind, type) else inspect.formatannotation(kind)
+        sections.append(f"{header(name)}\n<{description}{'' if kind is str else f' ({type_name})'}>")
+    return "\n\n".join(sections)
 
 
 def header(name: str) -> str:
@@ -330,8 +313,11 @@ async def call(
         # All inputs are texts, so DSPy need not check their types.
         with dspy.context(adapter=adapter, warn_on_type_mismatch=False):
             prediction = await predictor.acall(**texts, config=config, **overrides)
-    except UnusableError as error:
-        return TextFailure(tag.role, tag.round, error.args[0], f"the LM ended its reply with {error.args[0]!r}", 1)
+    except ReplyError as error:
+        (why,) = error.args
+        if isinstance(why, parsing.Unreadable):
+            return why
+        return TextFailure(tag.role, tag.round, why, f"the LM ended its reply with {why!r}", 1)
     except dspy.LMError as error:
         if is_fatal(error):
             raise
@@ -341,8 +327,6 @@ async def call(
         return kind(tag.role, tag.round, reason, f"{type(error).__name__}: {error}", 1)
     except dspy.AdapterParseError:
         return parsing.Unreadable("the reply was empty")
-    except UnreadableError as error:
-        return parsing.Unreadable(str(error))
     finally:
         CALL_TAG.reset(token)
     fields = Fields({name: prediction[name] or "" for name in output_fields})
@@ -548,7 +532,12 @@ def point_probabilities(
         return value
     if value not in points:
         return parsing.Unreadable(f"the score {value:g} is between two points; give one whole number from {scale}")
-    index = _token_index(written, value, tokens)
+    text = "".join(alternatives[0][0] for alternatives in tokens)
+    ends = list(accumulate(len(alternatives[0][0]) for alternatives in tokens))
+    digits = (m.start() for m in _NUMBER.finditer(written) if float(m[0].replace(",", ".")) == value)
+    start, offset = text.rfind(written), next(digits, None)
+    # Index of the token in which the number begins.
+    index = None if start < 0 or offset is None else bisect_right(ends, start + offset)
     if index is None or _point(tokens[index][0][0]) != value:
         return parsing.Unreadable(f"the score stood in no token of its own; give one whole number from {scale}")
     # A dict, because the sampled token may be listed among its alternatives again.
@@ -560,15 +549,6 @@ def point_probabilities(
         weights[_point(token) or 0] += math.exp(logprob - likeliest)
     total = math.fsum(weights.values())
     return {point: weight / total for point, weight in weights.items()}
-
-
-def _token_index(written: str, value: float, tokens: TokenLogprobs) -> int | None:
-    """Index of the token in which the number `value` of the score field begins."""
-    ends = list(accumulate(len(alternatives[0][0]) for alternatives in tokens))
-    start = "".join(alternatives[0][0] for alternatives in tokens).rfind(written)
-    digits = (m.start() for m in _NUMBER.finditer(written) if float(m[0].replace(",", ".")) == value)
-    offset = next(digits, None)
-    return None if start < 0 or offset is None else bisect_right(ends, start + offset)
 
 
 def _point(token: str) -> int | None:
