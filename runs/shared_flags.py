@@ -17,7 +17,6 @@ from debate_judge.data.agreement.figures import STATISTICS, Statistic
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.data.files.formats import toml
 from debate_judge.data.schema import Level
-from debate_judge.programs.debate.prompts import PERSONAS, require_persona
 from debate_judge.programs.lm.replies import replies_folder
 from debate_judge.programs.lm.settings import (
     LMOptions,
@@ -330,6 +329,8 @@ def personas(path: Path | None) -> dict[str, str]:
     Raises:
         InputError: The file cannot be read, or an entry is not a non-empty text.
     """
+    from debate_judge.programs.debate.prompts import PERSONAS, require_persona
+
     own = read_named_texts(path, "persona") if path else {}
     for name, text in own.items():
         try:
