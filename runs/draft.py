@@ -505,7 +505,7 @@ def _single_text(
     if named := _named(table, "text", TEXT_WORDS, free):
         draft.roles["text"] = named
         others = [key for key in of_text if key != named]
-        if others and not has_source and length[named] > 2 * length[others[0]]:
+        if others and not has_source and length.get(named, 0) > 2 * length[others[0]]:
             draft.roles |= {"text": others[0], "source": named}
             text = f"is {others[0]!r}, written for {named!r}, what was rated? If not, write"
             draft.ask(text, [f'text = "{named}"'])
@@ -1017,16 +1017,17 @@ def _objects_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[
         if len(raters) < 2 or used & raters.keys() or not looks_like_raters(raters.values()):
             continue
         name = ".".join(part for part in pattern.split(".") if part != "{rater}").removeprefix("ratings.")
-        _add_aspect(table, draft, name, [pattern], table.joined(name, raters))
         used |= raters.keys()
+        if not _add_aspect(table, draft, name, [pattern], table.joined(name, raters)):
+            continue
         text = f"{', '.join([*raters.values()][:5])} are read as raters; if they are aspects, write a table"
         lines = [f"column = {as_toml(key)}" for key in [*raters][:5]]
         draft.ask(f"{text} [aspects.NAME] for each, with", lines, draft.aspects[-1].name)
     return used
 
 
-def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], column: Column) -> None:
-    """Add the aspect, if the values of a column look like ratings."""
+def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], column: Column) -> bool:
+    """Add the aspect, if the values of a column look like ratings; returns whether they do."""
     name = name if name in draft.given.aspects else _usable(table, draft, name)
     labels, given = column.labels, draft.given.aspects.get(name)
     lower = bool(_LOWER.fullmatch(normalized_name(name))) or (bool(labels) and column.is_severity)
@@ -1045,7 +1046,7 @@ def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], colu
     if scale is None:
         if columns[0] in table.columns:
             draft.understood.setdefault(columns[0], column.why_no_rating())
-        return
+        return False
     known = [a.scale for t in TASKS.values() for a in t.aspects if a.name == name and not labels]
     scale = next((Scale(k.low, k.high) for k in known if k.low <= scale.low and scale.high <= k.high), scale)
     halves = all((2 * n).is_integer() for n in values) and not all(n.is_integer() for n in values)
@@ -1062,6 +1063,7 @@ def _add_aspect(table: _Table, draft: Draft, name: str, columns: list[str], colu
     if column.is_standardized:
         text = f"{name} has fractions on both sides of 0, as standardized scores: if the raters' own values are in"
         draft.ask(f"{text} another column, write", ['column = "COLUMN"'], name)
+    return True
 
 
 def _largest_sum(table: _Table, draft: Draft, column: str, labels: Mapping[str, float]) -> float:
