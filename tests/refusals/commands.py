@@ -36,7 +36,6 @@ COMPILE = [
     *rows(
         "compile",
         ("--lm oflin", "--lm", "'oflin'"),
-        ("--lm opena/gpt-4o", "--lm", "'openai'"),
         ("rated.jsonl", None, "--data rated.jsonl"),
         ("--aspects coherense", "--aspects", "coherence"),
         ("--judge rouge-l --metric mae", "--metric", "scale"),
@@ -72,7 +71,7 @@ COMPARE = rows(
     ("--judges single,single", "--judges", "twice"),
     ("--judges debate[round=2]", "--judges", "'rounds'"),
     ("--judges debate[together=4,score-mode=expected]", "--judges", "one score"),
-) + rows("compare", ("--external mine=absent.jsonl", None, "no such"), file="absent.jsonl")
+)
 
 AGREEMENT = [
     row("a word", "agreement r.jsonl", "rating[1]", "a number", "r.jsonl", 3, scored(rating=[1, "x"])),
@@ -85,10 +84,8 @@ LOCAL, RAY = (f"score support {engine}--in scored.jsonl --out o.jsonl" for engin
 SCORE = [
     *rows(
         LOCAL,
-        ("--in absent.jsonl", None, "no such file"),
         ("--out scored.jsonl", None, "the same"),
         ("--aspects tonne", "--aspects", "'tone'"),
-        ("--max-unscored 7", "--max-unscored", "less than or equal to 1"),
     ),
     *rows(f"{LOCAL} --transcripts rated.jsonl/x.jsonl", ("", "--transcripts", "cannot be written"), begun=BEGUN),
     *rows(RAY, ("", "--engine", "[ray]"), patch=lambda p: p.setitem(sys.modules, "ray", None)),

@@ -72,10 +72,8 @@ EXPORTS = [
     *rows(
         score_rows,
         ({"source": ...}, "source", "needs a source"),
-        ({"references": "one"}, "references", "list"),
-        ({"text": "half \ud83d"}, "text", "position 6"),
     ),
-    *rows(score, ({"aspects": ["tonne"]}, "aspects", "'tone'"), ({"scale": "raters"}, "scale", "no map")),
+    *rows(score, ({"aspects": ["tonne"]}, "aspects", "'tone'")),
     *rows(call, ({"aspect": ANOTHER}, "aspect", "")),
 ]
 

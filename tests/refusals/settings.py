@@ -101,7 +101,6 @@ def server(api_base: str) -> object:
 
 
 ADDRESSES = [
-    *alike(make_lm, "--lm", "gpt-4o-mini"),
     *alike(server, "--api-base", "http://HOST", "localhost:8000/v1", "http://h:port/v1"),
     *alike(tracked, "MLFLOW_TRACKING_URI", "sqlite:///FILE", "htp://host:5000"),
     *rows(tracked, (f"postgresql://me:{SECRET}@127.0.0.1:1/db", None, "cannot be used")),
