@@ -325,7 +325,7 @@ def _json_source(path: Path) -> tuple[str, Stream]:
     head = islice((text.strip() for _, text in lines(path, max_length=_MAX_FILE_BYTES) if text.strip()), 2)
     first, second = (*head, "", "")[:2]
     if first.startswith("["):
-        return "", lambda _: _numbered(_decoded(read_text(path), path), path)
+        return "", lambda _: _json_array(path)
     # An object that ends on the first of several lines is a record; no more of the file is read.
     if not first.startswith("{") or (second and first[-1] not in "{[,"):
         return "", partial(jsonl, path)
@@ -336,7 +336,7 @@ def _json_source(path: Path) -> tuple[str, Stream]:
             raise
         rows = []
     if rows:
-        return description, lambda _: _numbered(rows, path)
+        return description, lambda _: (_record(value, path, n, "row") for n, value in enumerate(rows, start=1))
     return ("one JSON object", lambda _: iter([json_object(path)])) if second else ("", partial(jsonl, path))
 
 
@@ -350,6 +350,26 @@ def jsonl(path: Path, on_error: ErrorHandler | None = None) -> Iterator[Record]:
                     problem = f"a line of more than {_MAX_LINE_VALUES:,} values"
                     raise InputError(problem, file=path, line=line, remedy="leave out what is not read")
                 yield _record(_decoded(text, path, line), path, line)
+
+
+def _json_array(path: Path) -> Iterator[Record]:
+    """The objects of a file that is one JSON array, each with the line it begins on, or its number where all are on one
+    line. Only the text is held in memory."""
+    text = read_text(path)
+    unit: Literal["line", "row"] = "line" if "\n" in text.strip() else "row"
+    start, at, line, number = 0, text.index("[") + 1, 1, 0
+    while True:
+        # Missing or extra commas between objects are accepted: they cannot change a record.
+        while text[at : at + 1] in (*" \t\r\n,",):
+            at += 1
+        line, start, number = line + text.count("\n", start, at), at, number + 1
+        if text[at : at + 1] in ("", "]"):
+            break
+        with _json_errors(path, line, at=at):
+            value, at = _DECODER.raw_decode(text, at)
+        yield _record(value, path, line if unit == "line" else number, unit)
+    if text[at:].strip() != "]":  # Not closed, or e.g. two concatenated files, of which none must be lost.
+        _decoded(text, path)
 
 
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
@@ -386,14 +406,25 @@ def _records_in(value: Any) -> tuple[str, list[Any]]:
 
 
 def _decoded(text: str, path: Path, line: int = 1, remedy: str | None = None) -> Any:
+    if remedy is None and text.rstrip()[-1:] in ("{", "[", ","):
+        remedy = _ONE_RECORD_PER_LINE
+    with _json_errors(path, line, remedy):
+        return _DECODER.decode(text)
+
+
+@contextmanager
+def _json_errors(path: Path, line: int, remedy: str | None = None, at: int = 0) -> Iterator[None]:
+    """Convert errors of decoding the value that begins on this line, at this place of the text."""
     found = None
     try:
-        return _DECODER.decode(text)
+        yield
+        return
     except json.JSONDecodeError as error:
-        problem, line = f"not valid JSON: {error.msg} (column {error.colno})", line - 1 + error.lineno
-        found = text[max(0, error.pos - 20) : error.pos + 20].strip() or None
-        if remedy is None and text.rstrip()[-1:] in ("{", "[", ","):
-            remedy = _ONE_RECORD_PER_LINE
+        problem, line = (
+            f"not valid JSON: {error.msg} (column {error.colno})",
+            line + error.doc.count("\n", at, error.pos),
+        )
+        found = error.doc[max(0, error.pos - 20) : error.pos + 20].strip() or None
     except RecursionError:
         problem, remedy = "not usable JSON: nested too deeply", "leave out what is not read"
     except ValueError as error:  # Of a number with thousands of digits, or one of those below.
@@ -415,10 +446,6 @@ def _refuse_constant(name: str) -> object:
 
 # Python would parse these with a lost or a changed value.
 _DECODER = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
-
-
-def _numbered(values: Iterable[object], path: Path) -> Iterator[Record]:
-    return (_record(value, path, number, "row") for number, value in enumerate(values, start=1))
 
 
 def _record(value: object, path: Path, line: int, unit: Literal["line", "row"] = "line") -> Record:
