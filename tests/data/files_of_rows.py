@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from debate_judge.data.schema import Aspect, Scale, Task
 
@@ -25,4 +28,16 @@ def separated(path: Path, rows: Table, mark: str, encoding: str = "utf-8", comma
         return f'"{text}"' if any(c in text for c in ",;\t\n") else text
 
     path.write_bytes("".join(mark.join(map(cell, row)) + "\r\n" for row in rows).encode(encoding))
+    return path
+
+
+def written(path: Path, *rows: Mapping[str, Any]) -> Path:
+    """A table of commas, or JSON lines, as the suffix says."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    else:
+        path.write_text("\n".join(map(json.dumps, rows)) + "\n", encoding="utf-8")
     return path

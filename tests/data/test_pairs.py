@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,9 @@ from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import default_folds, split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
+from tests.data.files_of_rows import written
 
 ROW = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water."}
-
-
-def written(path: Path, *rows: dict[str, Any]) -> Path:
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return path
 
 
 def loaded(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from debate_judge.data.files.groups import load
 from debate_judge.data.schema import Corpus
 from debate_judge.data.tasks import read_task
 from debate_judge.runs.draft import Draft, draft_mapping
+from tests.data.files_of_rows import written
 
 CASES = Path(__file__).parents[3] / "shared" / "cases" / "files"
 Rows = Sequence[dict[str, Any]]
@@ -31,17 +31,6 @@ class Read(NamedTuple):
     means: dict[str, float]
     """Aspect -> mean of all ratings; of pairs, the share of comparisons that the first text wins, ties being half."""
     raters: int = 1
-
-
-def written(path: Path, rows: Rows) -> Path:
-    if path.suffix == ".csv":
-        with path.open("w", newline="") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-    else:
-        path.write_text("\n".join(map(json.dumps, rows)))
-    return path
 
 
 def read(path: Path | str, folder: Path, *answers: str) -> tuple[Draft, Corpus]:
@@ -152,6 +141,12 @@ def arrows(n: int) -> dict[str, Any]:
     return {**texts, "vote": ("A>B", "B>A", "B>>A", "A=B")[n % 4]}
 
 
+def by_criterion(n: int, k: int) -> dict[str, Any]:
+    criterion, score = (("tone", n // 2 + 2), ("truth", 10 * (n // 2 + 3)))[n % 2]
+    rated = {"criterion": criterion, "score": score, "rationale": f"because {n // 2}"}
+    return {"question": f"q{n // 2}", "answer": f"a{n // 2}", **rated}
+
+
 CODED, TICKED = table(8, coded), by_raters(6, ticked)
 MISSING = table(12, lambda n: reply(n, warm=(1, 3, 5, 99)[n % 4], kind=(2, 4, -1, 5)[n % 4]))
 CODES, APPROVED = 'codes = {0 = "a", 1 = "b", 2 = "tie"}', 'keep = {AssignmentStatus = "Approved"}'
@@ -161,6 +156,12 @@ KINDS: dict[str, tuple[str, Rows, Sequence[str], Read]] = {
     "and of aspects": ("a.jsonl", table(6, of_raters_and_aspects), (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2)),
     "several texts in a row": ("a.csv", by_raters(4, hit), (), Read(8, {"mark": 3.0}, 2)),
     "systems side by side": ("a.csv", table(6, side_by_side), (), Read(12, {"clarity": 3.0})),
+    "a row for each rating": (
+        "a.csv",
+        by_raters(6, by_criterion, "annotator"),
+        (),
+        Read(3, {"tone": 3.0, "truth": 40.0}, 2),
+    ),
     "verdicts as codes": ("a.jsonl", CODED, [CODES], Read(16, {"preference": 0.625})),
     "words of a scale": ("a.csv", table(12, words), (), WORDS),
     "a column for each value": ("a.csv", TICKED, (), Read(6, {"tone": 2.0}, 2)),
@@ -177,13 +178,13 @@ KINDS: dict[str, tuple[str, Rows, Sequence[str], Read]] = {
 def test_a_kind_of_file_is_read_in_two_steps(
     tmp_path: Path, name: str, rows: Rows, answers: Sequence[str], expected: Read
 ) -> None:
-    draft, corpus = read(written(tmp_path / name, rows), tmp_path, *answers)
+    draft, corpus = read(written(tmp_path / name, *rows), tmp_path, *answers)
     assert figures(corpus) == expected
     assert draft.is_open == (rows is CODED)
 
 
 def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:
-    path = written(tmp_path / "coded.jsonl", CODED)
+    path = written(tmp_path / "coded.jsonl", *CODED)
     with pytest.raises(InputError, match="may mean any text"):
         read(path, tmp_path)
 
@@ -193,7 +194,7 @@ def test_the_best_of_several_texts_is_no_rating(tmp_path: Path) -> None:
         {"prompt": said(n), **{f"reply_{i}": said(20 * i + n) for i in (1, 2, 3)}, "best": 1 + n % 3} for n in range(6)
     ]
     with pytest.raises(InputError, match="best of several texts"):
-        read(written(tmp_path / "a.jsonl", rows), tmp_path)
+        read(written(tmp_path / "a.jsonl", *rows), tmp_path)
 
 
 def test_ratings_and_texts_of_two_files_are_joined(tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_ratings_and_texts_of_two_files_are_joined(tmp_path: Path) -> None:
         for n in range(6)
         for s in "ab"
     ]
-    first, second = written(tmp_path / "scores.jsonl", scores), written(tmp_path / "texts.jsonl", texts)
+    first, second = written(tmp_path / "scores.jsonl", *scores), written(tmp_path / "texts.jsonl", *texts)
     with pytest.raises(InputError, match=r"scores.jsonl\+.*texts.jsonl"):
         read(first, tmp_path)
     assert figures(read(f"{first}+{second}", tmp_path)[1]) == Read(12, {"Factual": 0.5})
@@ -233,7 +234,7 @@ def test_sheets_are_raters_or_are_joined(tmp_path: Path) -> None:
 
 def test_an_empty_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = table(8, lambda n: pair(n, winner="ab"[n % 2]) | ({"response_a": ""} if n == 3 else {}))
-    draft, corpus = read(written(tmp_path / "a.jsonl", rows), tmp_path)
+    draft, corpus = read(written(tmp_path / "a.jsonl", *rows), tmp_path)
     assert len(corpus.groups) == 7
     assert draft.settings["empty"] == "skip"
     assert "1 records without a text are left out" in caplog.text
@@ -241,7 +242,7 @@ def test_an_empty_text_is_left_out_and_counted(tmp_path: Path, caplog: pytest.Lo
 
 def test_the_error_for_names_that_are_not_ours_names_all_and_a_command(tmp_path: Path) -> None:
     rows = [{"question": said(n), "answer": said(20 + n), "annotator": "x", "tone": 3} for n in range(3)]
-    path = written(tmp_path / "a.csv", rows)
+    path = written(tmp_path / "a.csv", *rows)
     with pytest.raises(InputError, match="text=answer,source=question,rater=annotator") as caught:
         load(path, "summarization")
     assert f"debate check {path}" in str(caught.value)

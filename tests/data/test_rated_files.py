@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +12,7 @@ import pytest
 from debate_judge.data.files.groups import iter_groups, load
 from debate_judge.data.schema import Candidate, Origin, RatedGroup, Scale, group_to_json
 from debate_judge.data.tasks import DIALOGUE, SUMMARIZATION
-from tests.data.files_of_rows import TASK
-
-
-def jsonl(path: Path, *records: dict[str, Any]) -> Path:
-    path.write_text("\n".join(json.dumps(r) for r in records), encoding="utf-8")
-    return path
+from tests.data.files_of_rows import TASK, written
 
 
 def record(name: str = "g", **changes: Any) -> dict[str, Any]:
@@ -26,7 +20,7 @@ def record(name: str = "g", **changes: Any) -> dict[str, Any]:
 
 
 def test_all_fields_of_a_line(tmp_path: Path) -> None:
-    path = jsonl(
+    path = written(
         tmp_path / "f.jsonl",
         {
             "group": 7,
@@ -53,12 +47,12 @@ def test_comments_are_one_text_or_several_per_aspect_and_are_written_and_digeste
         record(name, candidates=[{"id": "a", "text": "x", "comments": comments}])
         for name, comments in zip("ghi", inputs, strict=True)
     ]
-    corpus = load(jsonl(tmp_path / "f.jsonl", *lines), TASK)
+    corpus = load(written(tmp_path / "f.jsonl", *lines), TASK)
     comments = [group.candidates[0].comments for group in corpus.groups]
     assert comments == [{"tone": ("curt",), "solved": ("partly",)}, {}, {}]
-    reloaded = load(jsonl(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
+    reloaded = load(written(tmp_path / "again.jsonl", *(group_to_json(g) for g in corpus.groups)), TASK)
     assert (reloaded.groups, reloaded.digest) == (corpus.groups, corpus.digest)
-    plain, commented = (load(jsonl(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
+    plain, commented = (load(written(tmp_path / "one.jsonl", line), TASK) for line in (record("g"), lines[0]))
     assert plain.digest != commented.digest
     assert "comments" not in str(group_to_json(plain.groups[0]))
 
@@ -89,7 +83,7 @@ def test_a_table_has_one_row_per_candidate(tmp_path: Path) -> None:
 
 
 def test_a_chosen_task_keeps_its_lines_and_those_without_a_task_in_the_callers_wording(tmp_path: Path) -> None:
-    path = jsonl(tmp_path / "f.jsonl", record("a", task="dialogue"), record("b", task="summarization"), record("c"))
+    path = written(tmp_path / "f.jsonl", record("a", task="dialogue"), record("b", task="summarization"), record("c"))
     worded = replace(DIALOGUE, source_label="chat")
     for task, ids, used in (("dialogue", "ac", DIALOGUE), (SUMMARIZATION, "bc", SUMMARIZATION), (worded, "ac", worded)):
         corpus = load(path, task)
@@ -103,7 +97,7 @@ def test_a_task_file_is_found_beside_the_data(tmp_path: Path) -> None:
         '[aspects.tone]\ndefinition = "Is it kind?"\nlow = 0\nhigh = 10\n'
     )
     candidate = {"id": "a", "text": "x", "ratings": {"tone": 9}}
-    path = jsonl(tmp_path / "f.jsonl", record(task="tasks/tone.toml", candidates=[candidate]))
+    path = written(tmp_path / "f.jsonl", record(task="tasks/tone.toml", candidates=[candidate]))
     corpus = load(path)
     assert corpus.task.aspect("tone").scale == Scale(0, 10)
     worded = replace(corpus.task, source_label="chat")
@@ -115,7 +109,7 @@ def test_reading_takes_the_memory_of_one_group(tmp_path: Path, suffix: str) -> N
     path = tmp_path / f"f{suffix}"
     text = "word " * 2000
     if suffix == ".jsonl":
-        jsonl(path, *(record(str(i), source=f"{i} {text}") for i in range(200)))
+        written(path, *(record(str(i), source=f"{i} {text}") for i in range(200)))
     else:
         path.write_text("source,text\n" + "".join(f"{i} {text},x\n" for i in range(200)))
     tracemalloc.start()

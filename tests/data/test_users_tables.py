@@ -152,6 +152,17 @@ def test_comments_are_read(file: Path, text: str, columns: list[str], comments: 
     assert candidates(file, columns)[0].comments == {"tone": comments}
 
 
+@pytest.mark.parametrize(
+    ("repeated", "values"),
+    [("mean", (3, 5)), ("first", (2, 5)), ("last", (4, 5)), ("raters", (2, 4, 5)), ("separate", (2, 5))],
+)
+def test_further_ratings_of_a_rater_become_what_is_said(file: Path, repeated: str, values: tuple[float, ...]) -> None:
+    file.write_text("source,text,rater,tone\ns,x,ann,2\ns,x,ann,4\ns,x,bob,5\n")
+    assert candidates(file, [f"repeated={repeated}"])[0].ratings == tone(*values)
+    with pytest.raises(InputError, match="'ann' has rated tone of this candidate twice, also in line 2"):
+        candidates(file)
+
+
 def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_their_own(file: Path) -> None:
     file.write_text("source,text,tone\ns,x,4\nt,z,1\ns ,y,2\n")
     groups = load(file, TASK).groups
@@ -164,24 +175,6 @@ def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_
 
 
 # --- what is guessed ---
-
-LONG = "question,answer,criterion,score,annotator,rationale\n" + "".join(
-    f"q{i},a{i},{criterion},{score},{annotator},because {i}\n"
-    for i in range(3)
-    for criterion, score in (("tone", i + 2), ("truth", 10 * (i + 3)))
-    for annotator in ("ann", "bob")
-)
-
-
-def test_a_table_of_ratings_with_other_names_is_taken_for_one(file: Path) -> None:
-    draft = drafted(file, LONG)
-    ours = ("source", "text", "aspect", "rating", "rater", "comment")
-    assert draft.roles == dict(zip(ours, LONG.partition("\n")[0].split(","), strict=True))
-    assert scales(draft) == {"tone": Scale(1, 4), "truth": Scale(1, 100)}
-    groups = load(file, draft.task()).groups
-    assert [len(group.candidates) for group in groups] == [1, 1, 1]
-    assert groups[0].candidates[0].ratings == {"tone": (2.0, 2.0), "truth": (30.0, 30.0)}
-    assert groups[0].candidates[0].comments["tone"] == ("because 0", "because 0")
 
 
 @pytest.mark.parametrize(
