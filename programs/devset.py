@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 import dspy
@@ -163,40 +162,11 @@ def group_agreement(
         value = correlation(ratings, scores, statistic) or 0.0
     if pred_name is None:
         return value
-    call_inputs = pred_trace[0][1] if pred_trace else {}
-    prompt_numbers = _numbers_in_prompt(gold.texts, call_inputs.get("candidates") or "")
     lines = [
-        _call_feedback(gold, pred.scores, call_inputs.get("candidate"), prompt_numbers),
-        group_feedback(gold, pred, prompt_numbers),
+        f"{statistic} correlation of the scores with the ratings: {value:.2f}",
+        *group_feedback(gold, pred, pred_trace[0][1] if pred_trace else {}),
     ]
-    feedback = "\n".join([f"{statistic} correlation of the scores with the ratings: {value:.2f}", *filter(None, lines)])
-    return dspy.Prediction(score=value, feedback=feedback)
-
-
-def _numbers_in_prompt(texts: Sequence[str], candidates: str) -> dict[int, int]:
-    """Index of a text in the example -> its number in a prompt about several candidates; empty for other prompts."""
-    _, *pieces = _CANDIDATE.split(candidates)
-    numbers = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
-    return {n: numbers[escaped] for n, text in enumerate(texts) if (escaped := escape(text).strip()) in numbers}
-
-
-def _call_feedback(
-    gold: dspy.Example, scores: Sequence[float | None], candidate: str | None, prompt_numbers: Mapping[int, int]
-) -> str:
-    """The ratings and scores of the texts that a call was about, a line for each."""
-    indices = list(prompt_numbers) or [n for n, text in enumerate(gold.texts) if escape(text) == candidate][:1]
-    lines = []
-    for index in indices:
-        rating, score, number = gold.ratings[index], scores[index], prompt_numbers.get(index, index + 1)
-        if rating is not None:
-            verdict = "; the judge has no score for it"
-            if score is not None:
-                error = "too high" if score > rating else "too low" if score < rating else "right"
-                verdict = f", the judge {score:g}: {error}"
-            lines.append(
-                f"This call was about candidate {number}. The raters gave it {rating:.2f} on average{verdict}."
-            )
-    return "\n".join(lines)
+    return dspy.Prediction(score=value, feedback="\n".join(lines))
 
 
 # --- textual feedback ---
@@ -204,72 +174,74 @@ def _call_feedback(
 MAX_PAIRS = 5
 """Maximum number of pairs in the wrong order that feedback lists: those with the largest difference of ratings."""
 
-RatedScore = tuple[int, float, float]
-"""(number that feedback gives the candidate; mean rating; the judge's score)."""
 
-
-def group_feedback(
-    example: dspy.Example, prediction: dspy.Prediction, prompt_numbers: Mapping[int, int] = MappingProxyType({})
-) -> str:
-    """Describe which candidates of a group are in the wrong order, and what the debate did to each score.
+def group_feedback(gold: dspy.Example, pred: dspy.Prediction, call_inputs: Mapping[str, Any]) -> Iterator[str]:
+    """Say, a statement a line, what the raters gave the candidates of a call, which candidates of the group are in the
+    wrong order, and what the debate did to each score.
 
     Args:
-        example: Rated texts, with `ratings`.
-        prediction: With `judgements`, one per text.
-        prompt_numbers: Index in the example -> number in a prompt; feedback is then about these candidates only.
-
-    Returns:
-        A statement on each line; candidates have their number in the prompt, or else their number in the example.
+        gold: Rated texts, with `ratings`.
+        pred: With `scores` and `judgements`, one per text.
+        call_inputs: The inputs of the call; empty for none. Where it is about several candidates, feedback is about
+            these alone, by their numbers in the prompt; otherwise candidates have their numbers in the example.
     """
-    final: list[RatedScore] = []
-    first: list[RatedScore] = []
-    lines: list[str] = []
+    _, *pieces = _CANDIDATE.split(call_inputs.get("candidates") or "")
+    shown = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
+    escaped = [escape(text).strip() for text in gold.texts]
+    numbers = {n: shown[text] if shown else n + 1 for n, text in enumerate(escaped) if not shown or text in shown}
+    in_call = list(numbers) if shown else [n for n, text in enumerate(escaped) if text == call_inputs.get("candidate")]
+    for index in in_call if shown else in_call[:1]:
+        rating, score = gold.ratings[index], pred.scores[index]
+        if rating is not None:
+            error = "" if score is None else "too high" if score > rating else "too low" if score < rating else "right"
+            verdict = f", the judge {score:g}: {error}" if error else "; the judge has no score for it"
+            average = f"The raters gave it {rating:.2f} on average{verdict}."
+            yield f"This call was about candidate {numbers[index]}. {average}"
+    rated: list[RatedScore] = []
+    changes: list[str] = []
     effects: Counter[str] = Counter()
-    for index, (judgement, rating) in enumerate(zip(prediction.judgements, example.ratings, strict=True)):
-        if prompt_numbers and index not in prompt_numbers:
-            continue
-        number = prompt_numbers.get(index, index + 1)
+    for index, number in numbers.items():
+        judgement, rating = pred.judgements[index], gold.ratings[index]
         if isinstance(judgement, Unscored):
-            lines.append(f"Candidate {number} has no score: {judgement.reason}.")
+            changes.append(f"Candidate {number} has no score: {judgement.reason}.")
         elif rating is not None:
             opening = judgement.transcript.until(0).score
-            final.append((number, rating, judgement.score))
-            first.append((number, rating, judgement.score if opening is None else opening))
-            lines += _debate_feedback(number, rating, judgement, effects)
-    balance = [
-        "Turns that answered a critique or broke a tie: "
-        f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
-        f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
-    ]
-    return "\n".join([*_order_feedback(final, first, debated=bool(effects)), *(balance if effects else []), *lines])
-
-
-def _order_feedback(final: Sequence[RatedScore], first: Sequence[RatedScore], *, debated: bool) -> list[str]:
-    """The number of pairs in the wrong order, before the debate, too, if there was one; and `MAX_PAIRS` of them."""
-    rated_apart = sum(a[1] != b[1] for a, b in combinations(final, 2))
-    if not rated_apart:
-        return ["The raters set no two of the scored candidates apart."]
-    wrong, tied = _pairs_in_wrong_order(final), sum(a[1] != b[1] and a[2] == b[2] for a, b in combinations(final, 2))
-    summary = f"Pairs that the raters set apart: {rated_apart}; in the wrong order: {len(wrong)}; scored alike: {tied}"
-    if debated:
-        summary += f"; in the wrong order by the scores before the debate: {len(_pairs_in_wrong_order(first))}"
-    lines = [f"{summary}."]
-    for lower, higher in wrong[:MAX_PAIRS]:
-        lines.append(
-            f"Candidate {lower[0]} has {lower[2]:g} and candidate {higher[0]} has {higher[2]:g}, but the raters put "
-            f"candidate {lower[0]} lower by {higher[1] - lower[1]:.2f} ({lower[1]:.2f} and {higher[1]:.2f})."
+            rated.append((number, rating, judgement.score, judgement.score if opening is None else opening))
+            changes += _changes(number, rating, judgement, effects)
+    yield from _order_feedback(rated, debated=bool(effects))
+    if effects:
+        yield (
+            "Turns that answered a critique or broke a tie: "
+            f"{effects['toward']} moved a score toward the raters' mean, {effects['away']} away from it, "
+            f"{effects['across']} to its other side at equal distance; {effects['unmoved']} left it as it was."
         )
-    return lines
+    yield from changes
 
 
-def _pairs_in_wrong_order(rated: Sequence[RatedScore]) -> list[tuple[RatedScore, RatedScore]]:
-    """(lower rated, higher rated), pairs with the largest difference of ratings first."""
-    pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2)]
-    wrong = [(lower, higher) for lower, higher in pairs if lower[1] < higher[1] and lower[2] > higher[2]]
-    return sorted(wrong, key=lambda pair: pair[0][1] - pair[1][1])
+RatedScore = tuple[int, float, float, float]
+"""(number that feedback gives the candidate; mean rating; the judge's score; its score before the debate)."""
 
 
-def _debate_feedback(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
+def _order_feedback(rated: Sequence[RatedScore], *, debated: bool) -> Iterator[str]:
+    """The number of pairs in the wrong order, before the debate, too, if there was one; and `MAX_PAIRS` of them."""
+    # (lower rated, higher rated), pairs with the largest difference of ratings first.
+    pairs = [(a, b) if a[1] < b[1] else (b, a) for a, b in combinations(rated, 2) if a[1] != b[1]]
+    pairs.sort(key=lambda pair: pair[0][1] - pair[1][1])
+    if not pairs:
+        yield "The raters set no two of the scored candidates apart."
+        return
+    wrong, before = ([(low, high) for low, high in pairs if low[column] > high[column]] for column in (2, 3))
+    tied = sum(low[2] == high[2] for low, high in pairs)
+    summary = f"Pairs that the raters set apart: {len(pairs)}; in the wrong order: {len(wrong)}; scored alike: {tied}"
+    yield f"{summary}; in the wrong order by the scores before the debate: {len(before)}." if debated else f"{summary}."
+    for low, high in wrong[:MAX_PAIRS]:
+        yield (
+            f"Candidate {low[0]} has {low[2]:g} and candidate {high[0]} has {high[2]:g}, but the raters put "
+            f"candidate {low[0]} lower by {high[1] - low[1]:.2f} ({low[1]:.2f} and {high[1]:.2f})."
+        )
+
+
+def _changes(number: int, rating: float, verdict: Verdict, effects: Counter[str]) -> Iterator[str]:
     """How each critique and the Tie-breaker changed a score; adds the kinds of change to `effects`."""
     turns = [turn for turn in verdict.transcript.turns if turn.role in ("scorer", "tie-breaker")]
     scored = [(turn, turn.score) for turn in turns if turn.score is not None]
