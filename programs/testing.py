@@ -53,56 +53,40 @@ def check_judge(judge: Judge, items: Sequence[Item] | None = None) -> None:
     """
     items = sample_items() if items is None else items
     first = judge_offline(judge, items)
-    for item, judgement in zip(items, first, strict=True):
-        _require(isinstance(judgement, Verdict), f"{item.candidate}, {item.aspect.name}: not scored", judgement)
-        if isinstance(judgement, Verdict):
-            _check_verdict(judge, item, judgement)
-    config = json.loads(json.dumps(judge.config()))
-    rebuilt = type(judge).from_config(config)
+    for item, verdict in zip(items, first, strict=True):
+        where = f"{item.candidate}, {item.aspect.name}"
+        assert isinstance(verdict, Verdict), f"{where}: not scored; found {verdict!r}"
+        contained = not judge.on_scale or item.aspect.scale.contains(verdict.score)
+        assert contained, f"{where}: the score is not on the scale {item.aspect.scale}; found {verdict.score!r}"
+        calls = verdict.transcript.calls
+        assert verdict.calls == calls, f"{where}: its transcript counts {calls} calls; found {verdict.calls!r}"
+        for rounds in range(judge.debate_config.rounds + 1):
+            shorter = judge.judgement(verdict.transcript.until(rounds), rounds).calls
+            assert shorter <= verdict.calls, f"{where}: {rounds} rounds cost more than all; found {shorter!r}"
+    rebuilt = type(judge).from_config(json.loads(json.dumps(judge.config())))
     rebuilt.load_state(json.loads(json.dumps(judge.dump_state())))
-    _require(rebuilt.config() == judge.config(), "rebuilt, it has another configuration", rebuilt.config())
-    instructions = rebuilt.instructions()
-    _require(instructions == judge.instructions(), "rebuilt, it has other instructions", instructions)
-    scores, repeated = (
-        [judgement.score for judgement in judgements if isinstance(judgement, Verdict)]
-        for judgements in (first, judge_offline(rebuilt, items))
-    )
-    _require(repeated == scores, "rebuilt, it gives other scores", repeated)
-    predictors = set(judge.instructions())
-    _require(set(judge.tunable()) <= predictors, "`tunable` names predictors that do not exist", judge.tunable())
+    for what, was, now in (
+        ("another configuration", judge.config(), rebuilt.config()),
+        ("other instructions", judge.instructions(), rebuilt.instructions()),
+        ("other scores", *([getattr(j, "score", None) for j in js] for js in (first, judge_offline(rebuilt, items)))),
+    ):
+        assert now == was, f"rebuilt, it has {what}; found {now!r}"
+    unknown = set(judge.tunable()) - set(judge.instructions())
+    assert not unknown, f"`tunable` names predictors that do not exist; found {unknown!r}"
     kinds = {variant.kind for variant in judge.variants({"mine": "Be kind."}).values()}
-    _require(kinds == {judge.kind}, "its variants are of other kinds", kinds)
-    _require(judge_class(judge.kind) is type(judge), "its kind names another class", judge_class(judge.kind))
-
-
-def _check_verdict(judge: Judge, item: Item, verdict: Verdict) -> None:
-    where = f"{item.candidate}, {item.aspect.name}"
-    contained = not judge.on_scale or item.aspect.scale.contains(verdict.score)
-    _require(contained, f"{where}: the score is not on the scale {item.aspect.scale}", verdict.score)
-    calls = verdict.transcript.calls
-    _require(verdict.calls == calls, f"{where}: its transcript counts {calls} calls", verdict.calls)
-    for rounds in range(judge.debate_config.rounds + 1):
-        shorter = judge.judgement(verdict.transcript.until(rounds), rounds)
-        _require(shorter.calls <= verdict.calls, f"{where}: {rounds} rounds cost more than all", shorter.calls)
+    assert kinds == {judge.kind}, f"its variants are of other kinds; found {kinds!r}"
+    named = judge_class(judge.kind)
+    assert named is type(judge), f"its kind names another class; found {named!r}"
 
 
 def judge_offline(judge: Judge, items: Sequence[Item]) -> list[Judgement]:
     """Judge the items with a new offline LM."""
 
-    async def work() -> list[Judgement]:
-        return [
-            judgement
-            for judgements in await asyncio.gather(*(judge.judge([item]) for item in items))
-            for judgement in judgements
-        ]
+    async def work() -> list[list[Judgement]]:
+        return await asyncio.gather(*(judge.judge([item]) for item in items))
 
     with dspy.context(lm=make_lm("offline"), disable_history=True, trace=None):
-        return asyncio.run(work())
-
-
-def _require(condition: bool, problem: str, actual: object) -> None:
-    if not condition:
-        raise AssertionError(f"{problem}; found {actual!r}")
+        return [judgement for judgements in asyncio.run(work()) for judgement in judgements]
 
 
 class ScriptedLM(JudgeLM):
