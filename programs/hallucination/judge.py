@@ -164,9 +164,16 @@ class ClaimTurn(Turn):
 
 
 def claim_turn(agent: str, round: int, reply: RoleReply[ClaimAssessment], scale: Scale, claim: int = 1) -> ClaimTurn:
-    """The turn of an agent's reply about a claim."""
-    opinion = reply.value
-    score = claim_score(opinion, scale)
+    """The turn of an agent's reply about a claim.
+
+    The score on the aspect's scale is graded by severity: factual claims are on the upper half of the scale and
+    hallucinated ones on the lower, so that the middle separates the verdicts.
+    """
+    opinion, half = reply.value, (scale.high - scale.low) / 2
+    if opinion.factual:
+        score = scale.high - half * opinion.severity / MAX_SEVERITY
+    else:
+        score = scale.low + half * (MAX_SEVERITY - opinion.severity) / MAX_SEVERITY
     return ClaimTurn(agent, round, opinion.text, score, False, reply.calls, claim, opinion.factual, opinion.severity)
 
 
@@ -191,15 +198,6 @@ def parse_factuality(fields: Fields) -> bool | parsing.Unreadable:
     if isinstance(factual, parsing.Unreadable) or factual not in (0, 1):
         return parsing.Unreadable("the factuality must be True or False and nothing else")
     return factual == 1
-
-
-def claim_score(assessment: ClaimAssessment, scale: Scale) -> float:
-    """The score of a claim on an aspect's scale, graded by severity: factual claims are on the upper half of the scale
-    and hallucinated ones on the lower, so that the middle separates the verdicts."""
-    span = scale.high - scale.low
-    if assessment.factual:
-        return scale.high - span / 2 * assessment.severity / MAX_SEVERITY
-    return scale.low + span / 2 * (MAX_SEVERITY - assessment.severity) / MAX_SEVERITY
 
 
 def all_agree(state: Sequence[ClaimTurn]) -> bool:
@@ -277,29 +275,30 @@ class Hallucination(ItemJudge):
     async def _claims_of(self, item: Item) -> tuple[tuple[str, ...], str, Transcript]:
         """The claims of a response, what the agents are told about them, and the turns or the failure so far."""
         response_type, label = response_type_of(item.task), item.task.candidate_label
-        if response_type == "claim":
-            return (item.text,), "", _claims_turn(EMPTY, (item.text,), 0, item)
-        if response_type == "answer" and len(item.text.split()) <= MAX_SHORT_ANSWER:
-            # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
-            claim = " ".join(f"{item.source} {item.text}".split())
-            return (
-                (claim,),
-                f"The claim is a question with its {label}. {ANSWER_NOTE}",
-                _claims_turn(EMPTY, (claim,), 0, item),
-            )
         note, transcript, text = f"The claim stands in this kind of text: {label}.", EMPTY, item.text
-        if response_type == "dialogue":
-            facts = await self.facts.ask(item, parse_facts)
-            if isinstance(facts, Failure):
-                return (), note, EMPTY.add(facts)
-            text = facts.value
-            transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
-            if not text:
-                return (), note, _claims_turn(transcript, (), 0, item)
-        reply = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
-        if isinstance(reply, Failure):
-            return (), note, transcript.add(reply)
-        return reply.value, note, _claims_turn(transcript, reply.value, reply.calls, item)
+        claims: RoleReply[tuple[str, ...]] | Failure
+        if response_type == "claim":
+            claims, note = RoleReply((text,), 0), ""
+        elif response_type == "answer" and len(text.split()) <= MAX_SHORT_ANSWER:
+            # A short answer is no statement without its question: `Which city is the capital of Peru? Lima.`
+            claims = RoleReply((" ".join(f"{item.source} {text}".split()),), 0)
+            note = f"The claim is a question with its {label}. {ANSWER_NOTE}"
+        else:
+            if response_type == "dialogue":
+                facts = await self.facts.ask(item, parse_facts)
+                if isinstance(facts, Failure):
+                    return (), note, EMPTY.add(facts)
+                text = facts.value
+                transcript = EMPTY.add(Turn("facts", 0, text or "nothing that could be checked", calls=facts.calls))
+            claims = RoleReply((), 0)
+            if text:
+                claims = await extract_claims(self.claims, item, text, response_type, MAX_CLAIMS)
+        if isinstance(claims, Failure):
+            return (), note, transcript.add(claims)
+        # A response without claims cannot be wrong: it gets the highest score without verification.
+        score = None if claims.value else item.aspect.scale.high
+        listed = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims.value, 1))
+        return claims.value, note, transcript.add(Turn("claims", 0, listed or "none", score, calls=claims.calls))
 
     async def _verify(self, item: Item, number: int, claim: str, note: str, rounds: int) -> Transcript:
         """Find evidence for a claim and debate it; a failure ends the transcript."""
@@ -375,13 +374,6 @@ class Hallucination(ItemJudge):
 
     def config(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.settable} | {"rounds": self.debate_config.rounds}
-
-
-def _claims_turn(transcript: Transcript, claims: tuple[str, ...], calls: float, item: Item) -> Transcript:
-    # A response without claims cannot be wrong: it gets the highest score without verification.
-    score = None if claims else item.aspect.scale.high
-    text = "\n".join(f"{number}. {claim}" for number, claim in enumerate(claims, 1))
-    return transcript.add(Turn("claims", 0, text or "none", score=score, calls=calls))
 
 
 # --- the baselines: one call over the whole response (section 4.1.1) ---
@@ -510,9 +502,15 @@ class HallucinationCheck(ItemJudge):
             task = f"{task} {ANSWER_NOTE}"
         examples: list[str] = []
         if self.check == "self-check":
-            examples = list(map(_example, EXAMPLES[: self.examples]))
+            examples = [
+                f"Source: {source}\nResponse: {text}\nOpinion: {opinion}\nFactuality: {factual}\nSeverity: {severity}"
+                for source, text, opinion, factual, severity in EXAMPLES[: self.examples]
+            ]
         elif self.check == "few-shot":
-            examples = list(map(_shot, SHOTS["answer" if response_type == "claim" else response_type]))
+            examples = [
+                f"Hallucinated: {fault}\nSource: {source}\nResponse: {response}\nFactuality: {factual}"
+                for fault, source, response, factual in SHOTS["answer" if response_type == "claim" else response_type]
+            ]
         inputs = {"task": task, "examples": "\n\n".join(examples)} | ({} if context else {"context": ""})
         parse = parse_verdict if self.check == "few-shot" else parse_assessment
         reply = await self.checker.ask(item, parse, inputs=inputs)
@@ -530,13 +528,3 @@ def parse_verdict(fields: Fields) -> ClaimAssessment | parsing.Unreadable:
     if isinstance(factual, parsing.Unreadable):
         return factual
     return ClaimAssessment("", factual, 0 if factual else MAX_SEVERITY)
-
-
-def _example(example: tuple[str, str, str, bool, int]) -> str:
-    source, response, opinion, factual, severity = example
-    return f"Source: {source}\nResponse: {response}\nOpinion: {opinion}\nFactuality: {factual}\nSeverity: {severity}"
-
-
-def _shot(shot: tuple[str, str, str, bool]) -> str:
-    fault, source, response, factual = shot
-    return f"Hallucinated: {fault}\nSource: {source}\nResponse: {response}\nFactuality: {factual}"
