@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from debate_judge.data.agreement.correlations import agreement, error_and_bias, mean_estimate
-from debate_judge.data.agreement.figures import Figure, Floats, GroupIndex, GroupScores, Pairs, plain
+from debate_judge.data.agreement.figures import UNDEFINED, Figure, Floats, GroupIndex, GroupScores, Pairs, plain
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import ROUNDING_ERROR, Level, Scale
 
@@ -153,12 +153,12 @@ def calibration_effect(
     (error, bias), (error_after, bias_after) = error_and_bias(groups), error_and_bias(mapped)
     return CalibrationEffect(
         calibration,
-        error=error if on_scale else Figure(),
+        error=error if on_scale else UNDEFINED,
         error_after=error_after,
-        change=mean_estimate(errors_after - errors, before).figure() if on_scale else Figure(),
+        change=mean_estimate(errors_after - errors, before).figure() if on_scale else UNDEFINED,
         rms=_rms(errors) if on_scale else None,
         rms_after=_rms(errors_after),
-        bias=bias if on_scale else Figure(),
+        bias=bias if on_scale else UNDEFINED,
         bias_after=bias_after,
         spearman=agreement({"": groups}, "spearman", level).value,
         spearman_after=agreement({"": mapped}, "spearman", level).value,

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from debate_judge.data.agreement.figures import (
     AVERAGE,
     INTERVALS,
+    UNDEFINED,
     WHY_NO_P_VALUE,
     Figure,
     holm_adjusted,
+    plain,
 )
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.optimize.held_out import (
@@ -183,13 +185,13 @@ class Result:
             "chosen": {aspect: asdict(chosen.point) for aspect, chosen in self.chosen.items()},
             "exported": {"judge": self.exports, "why": self.why},
             "exported_lm_calls_per_item": exported_calls(self),
-            "held_out": {name: held_out.tables[name].to_json() for name in COMPARED},
+            "held_out": {name: plain(held_out.tables[name]) for name in COMPARED},
             **held_out.evidence_to_json(),
             "calibration": {aspect: effect.to_json() for aspect, effect in self.calibration.items()},
-            "gain": {**gain.to_json(), "power": gain.power},
-            "gains": {aspect: aspect_gain.to_json() for aspect, aspect_gain in held_out.gains.items()},
-            "gain_of_knowledge": held_out.gain_of_knowledge.to_json(),
-            "gain_over_informed_single": held_out.gain_over_informed.to_json(),
+            "gain": {**plain(gain), "power": gain.power},
+            "gains": {aspect: plain(aspect_gain) for aspect, aspect_gain in held_out.gains.items()},
+            "gain_of_knowledge": plain(held_out.gain_of_knowledge),
+            "gain_over_informed_single": plain(held_out.gain_over_informed),
             "near_duplicates": [list(ids) for ids in plan.splits.joined],
             **({"folds": folds_json(plan, held_out)} if held_out.fold_agreement else {}),
             "guides": guides(self.compiled),
@@ -394,7 +396,7 @@ def _decisions(held_out: HeldOutComparison) -> list[str]:
         cells = []
         for measure, name in (("accuracy", "accuracy"), ("kappa", "Cohen's kappa")):
             if measure in decided.measures:
-                other = single[aspect].measures.get(measure, Figure()) if aspect in single else Figure()
+                other = single[aspect].measures.get(measure, UNDEFINED) if aspect in single else UNDEFINED
                 cells.append(f"{name} {decided.measures[measure]}, a single call {other}")
         sentences.append(f"Decisions on {aspect}: {'; '.join(cells)}.")
     return sentences

@@ -100,7 +100,7 @@ def _run(flags: AgreementFlags) -> int:
         for name, groups in (scores.items() if several_raters(scores) else ())
     }
     kinds: dict[str, dict[str, Any]] = {"decisions": decisions, "raters": raters}
-    record = table.to_json() | {
+    record = plain(table) | {
         kind: {aspect: plain(figures) for aspect, figures in found.items()} for kind, found in kinds.items() if found
     }
     if flags.json == "-":

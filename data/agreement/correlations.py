@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from debate_judge.data.agreement.figures import (
     CORRELATION_RANGE,
     LEVELS,
     STATISTICS,
+    UNDEFINED,
     Estimate,
     Figure,
     Floats,
@@ -29,10 +29,8 @@ from debate_judge.data.agreement.figures import (
     ScoresByAspect,
     Statistic,
     jackknife,
-    plain,
     sign_flip_p_value,
 )
-from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Level
 
 _LONGEST_ROW = 64
@@ -176,10 +174,6 @@ class AgreementTable:
     average: AgreementByLevel
     """Mean over aspects; undefined where one aspect is, because a mean over fewer aspects would be another quantity."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values: {"aspects": {aspect: {level: {statistic: {...}}}}, "average": {level: {statistic: {...}}}}."""
-        return plain(self)
-
 
 def agreement_table(aspects: ScoresByAspect, *, seed: int = 0) -> AgreementTable:
     """All correlations at all levels, for each aspect and averaged over aspects; at system level without intervals.
@@ -189,9 +183,6 @@ def agreement_table(aspects: ScoresByAspect, *, seed: int = 0) -> AgreementTable
     Args:
         aspects: Aspect name -> groups. The same id in several aspects is the same group.
         seed: For the bundles of many sources.
-
-    Raises:
-        InputError: no aspect, or a group id twice in one aspect.
     """
     index = GroupIndex.build(aspects, seed)
     pairs = {name: Pairs.of(groups, index) for name, groups in aspects.items()}
@@ -254,18 +245,16 @@ def compare(
         statistic, level: The correlation, and where it is computed.
         seed: For the flips, and the bundles of many sources.
         family_size: Number of comparisons whose intervals are to hold together in 95 % of cases (Bonferroni).
-
-    Raises:
-        InputError: The two differ in aspects, groups, candidates or ratings, or there is no aspect.
     """
-    if set(a) != set(b):
-        raise InputError(
-            "two judges can only be compared on the same aspects", expected=", ".join(a), found=", ".join(b)
-        )
     index = GroupIndex.build(a, seed)
     differences: list[Estimate] = []
     for name in a:
-        unscored = _unscored_by_either(a[name], b[name])
+        unscored = {
+            (g.group, candidate)
+            for g in (*a[name], *b[name])
+            for candidate, score in zip(g.candidates, g.scores, strict=True)
+            if score is None
+        }
         first, second = (estimate_level(level, Pairs.of(judge[name], index, unscored), statistic) for judge in (a, b))
         if not math.isnan(first.value):
             differences.append(first - second)
@@ -283,17 +272,6 @@ def compare(
     return replace(figure, low=max(low, -2.0), high=min(high, 2.0), deviation=deviation)
 
 
-def _unscored_by_either(a: Sequence[GroupScores], b: Sequence[GroupScores]) -> set[tuple[str, str]]:
-    """Group and id of the candidates that either judge left unscored."""
-    first, second = (
-        {(g.group, c): (r, s) for g in groups for c, r, s in zip(g.candidates, g.ratings, g.scores, strict=True)}
-        for groups in (a, b)
-    )
-    if {key: rating for key, (rating, _) in first.items()} != {key: rating for key, (rating, _) in second.items()}:
-        raise InputError("two judges can only be compared on the same groups, candidates and ratings")
-    return {key for key in first if first[key][1] is None or second[key][1] is None}
-
-
 # --- a judge beside single raters ---
 
 
@@ -307,12 +285,12 @@ class RaterAgreement:
     """Mean absolute error; undefined, as the bias, where the scores are on another scale."""
     bias: Figure
     """Mean of score minus rating."""
-    ceiling: Figure = field(default_factory=Figure)
+    ceiling: Figure = UNDEFINED
     """Each rater against the mean of the others, averaged over raters: the human ceiling, for a judge can hardly agree
     with a rater better than the other raters do."""
-    judge: Figure = field(default_factory=Figure)
+    judge: Figure = UNDEFINED
     """The judge against the same means."""
-    below_ceiling: Figure = field(default_factory=Figure)
+    below_ceiling: Figure = UNDEFINED
     """The judge minus the raters, paired."""
     alpha: float | None = None
     """Krippendorff's alpha of the raters."""
@@ -335,7 +313,7 @@ def compare_with_raters(
         seed: Of bundles and sign flips.
     """
     rater_scores = raters_as_judges(groups)
-    error, bias = error_and_bias(groups) if on_scale else (Figure(), Figure())
+    error, bias = error_and_bias(groups) if on_scale else (UNDEFINED, UNDEFINED)
     if len(rater_scores) < 2:
         return RaterAgreement(len(rater_scores), error, bias)
     judge_scores = {

@@ -90,11 +90,6 @@ class GroupScores:
     must not contain texts."""
 
     def __post_init__(self) -> None:
-        lengths = {len(self.candidates), len(self.ratings), len(self.scores), len(self.raters or self.candidates)}
-        if len(lengths) > 1:
-            raise ValueError(f"group {self.group!r} needs one rating and one score, or None, per candidate")
-        if len(set(self.candidates)) < len(self.candidates):
-            raise InputError(f"group {self.group!r} has two candidates with the same id", field="candidate")
         for field, values in (("rating", self.ratings), ("score", self.scores)):
             for value in values:
                 # Twice the value, because differences of two values have to be finite, too.
@@ -146,10 +141,6 @@ class Figure:
     def __str__(self) -> str:
         return format(self)
 
-    def to_json(self) -> dict[str, Any]:
-        """Value and interval, and what else is known."""
-        return plain(self)
-
     def to_metrics(self, name: str) -> dict[str, float | None]:
         """The value and the ends of its interval as metrics of a run."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
@@ -166,6 +157,9 @@ class Figure:
         more = max(0, groups_to_detect(MIN_EFFECT, self.deviation) - self.groups)
         detectable = detectable_difference(self.deviation, self.groups)
         return {"groups": self.groups, "detectable": detectable, "more_for_small": more}
+
+
+UNDEFINED = Figure()
 
 
 def plain(figures: Any) -> dict[str, Any]:
@@ -190,21 +184,8 @@ class GroupIndex:
 
     @classmethod
     def build(cls, aspects: ScoresByAspect, seed: int) -> GroupIndex:
-        """Number the groups, their sources and units; `seed` determines the random bundles of many sources.
-
-        Raises:
-            InputError: No aspect, or a group id twice in one aspect.
-        """
-        if not aspects:
-            raise InputError("there is no aspect to compare ratings and scores in")
-        source_of: dict[str, str] = {}
-        for name, groups in aspects.items():
-            ids = [group.group for group in groups]
-            if len(set(ids)) < len(ids):
-                repeated = next(group_id for group_id in ids if ids.count(group_id) > 1)
-                raise InputError(f"group {repeated!r} occurs twice in aspect {name!r}", field="group")
-            for group in groups:
-                source_of.setdefault(group.group, group.source_id)
+        """Number the groups, their sources and units; `seed` determines the random bundles of many sources."""
+        source_of = {group.group: group.source_id for groups in aspects.values() for group in groups}
         names, source = np.unique(list(source_of.values()), return_inverse=True)
         unit = source
         if len(names) > _MAX_UNITS:

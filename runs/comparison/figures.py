@@ -251,7 +251,7 @@ class Comparison:
         """Everything as JSON values."""
         judges = {
             name: {
-                "agreement": self.tables[name].to_json(),
+                "agreement": plain(self.tables[name]),
                 "lm_calls_per_item": judge.calls,
                 "tokens_per_item": judge.tokens_per_item,
                 "usd_per_1000_items": judge.usd_per_thousand,
@@ -264,7 +264,7 @@ class Comparison:
             for name, judge in self.rows.items()
         }
         differences = {
-            name: {**difference.to_json(), "p_corrected": self.corrected_p_values[name], "power": difference.power}
+            name: {**plain(difference), "p_corrected": self.corrected_p_values[name], "power": difference.power}
             for name, difference in self.differences.items()
         }
         return {

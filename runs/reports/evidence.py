@@ -12,7 +12,7 @@ from debate_judge.data.agreement.decisions import (
     AbsoluteAgreement,
     DecisionResult,
 )
-from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, Figure, Statistic
+from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, UNDEFINED, Statistic
 from debate_judge.data.calibration import CalibrationEffect
 from debate_judge.data.schema import Level
 from debate_judge.runs.reports.tables import DataTable, OutputBlock, value_text
@@ -40,7 +40,7 @@ def absolute_agreement_table(by_judge: Mapping[str, Mapping[str, AbsoluteAgreeme
             continue
         cells = []
         for name in ABSOLUTE_MEASURES:
-            change = figures.change.get(name, Figure())
+            change = figures.change.get(name, UNDEFINED)
             cells.append(f"{figures.measures[name]}" + ("" if change.value is None else f" ({change:+.2f})"))
         rows.append([aspect, judge, *cells, value_text(figures.cut, "g"), str(figures.candidates)])
     caption = (
@@ -68,7 +68,7 @@ def _decision_table(aspect: str, judges: Sequence[tuple[str, DecisionResult]], u
     for judge, result in judges:
         if result.kind == "binary" and result.cut != result.threshold:
             judge += " (no cut)" if result.cut is None else f" (cut {result.cut:g})"
-        cells = [str(result.measures.get(name, Figure())) for name in columns]
+        cells = [str(result.measures.get(name, UNDEFINED)) for name in columns]
         rows.append([judge, *cells, _counts(result.decisions), str(result.undecided)])
     what = (
         "which of two candidates is better, the first wins, ties or loses"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from debate_judge.data.agreement.correlations import agreement, agreement_table, correlation
-from debate_judge.data.agreement.figures import LEVELS, STATISTICS, GroupScores, Statistic
+from debate_judge.data.agreement.figures import LEVELS, STATISTICS, GroupScores, Statistic, plain
 from debate_judge.data.schema import Level
 from tests.data.scored_groups import group, random_groups
 
@@ -129,7 +129,7 @@ def test_average_is_undefined_where_an_aspect_is() -> None:
     ],
 )
 def test_json_has_null_and_never_nan(groups: list[GroupScores]) -> None:
-    table = agreement_table({"x": groups}).to_json()
+    table = plain(agreement_table({"x": groups}))
     assert json.loads(json.dumps(table, allow_nan=False)) == table
     for levels in (table["aspects"]["x"], table["average"]):
         assert {level: set(row) for level, row in levels.items()} == {level: set(STATISTICS) for level in LEVELS}
