@@ -21,29 +21,35 @@ from tests.loopback import LoopbackServer
 Script = Callable[[bytes, int], str | None]
 """Body of a call and number of its attempt, from 0 -> fault or None."""
 
-FAULTS = {
-    "400": "the request is refused, for a reason that no filter gave",
-    "credit": "the account has no credit left, as Anthropic and gateways report it",
-    "spent": "the same with status 200",
-    "forbidden": "a firewall forbids the text, with an HTML page",
-    "too large": "a gateway takes no text of this size, with an HTML page",
-    "unprocessable": "a guardrail of a gateway refuses the text",
-    "failed": "200 with half a text, tokens to pay, and `error` as its finish reason",
-    "no temperature": "a temperature is refused, as by reasoning models",
-    "no max_tokens": "a limit on the reply's length is refused, as by reasoning models",
-    "4096 tokens": "a reply of more than 4096 tokens is refused",
-    "429": "too many requests, without a word about how long to wait",
-    "429 wait": "too many requests, with Retry-After",
-    "500": "internal error",
-    "502": "bad gateway, as HTML",
-    "503": "overloaded, with Retry-After",
-    "slow": "nothing comes until the client has given up",
-    "stalled": "half of the body comes, then nothing",
-    "dropped": "the connection is closed without an answer",
-    "cut": "the connection is closed halfway through the body",
-    "garbage": "200 with broken JSON, without a text",
-    "page": "200 with an HTML page, as a captive portal sends",
-    "empty": "200 without choices",
+Headers = tuple[tuple[str, str], ...]
+_WAIT, _HTML = (("Retry-After", "0.05"),), (("Content-Type", "text/html"),)
+
+
+def _refusal(words: str, status: int = 400) -> tuple[int, bytes, Headers]:
+    return status, json.dumps({"error": {"message": words}}).encode(), ()
+
+
+_RESPONSES: dict[str, tuple[int, bytes, Headers]] = {
+    "400": _refusal("no such thing"),
+    "credit": _refusal("Your credit balance is too low to access the API."),
+    "spent": (200, b'{"error": {"type": "budget_exceeded", "message": "Budget has been exceeded!"}}', ()),
+    "forbidden": (403, b"<html><h1>Sorry, you have been blocked</h1></html>", _HTML),
+    "too large": (413, b"<html><h1>413 Request Entity Too Large</h1></html>", _HTML),
+    "unprocessable": (422, b'{"detail": "Violated guardrail policy: secrets"}', ()),
+    "no temperature": _refusal("Unsupported value: 'temperature' does not support 0.0 with this model."),
+    "no max_tokens": _refusal("Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'."),
+    "4096 tokens": _refusal("max_tokens is too large: 8000. This model supports at most 4096 completion tokens."),
+    "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
+    "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', _WAIT),
+    "500": _refusal("The server had an error", 500),
+    "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", _HTML),
+    "503": (503, b'{"error": {"message": "Overloaded"}}', _WAIT),
+    "page": (200, b"<html>Please log in</html>", _HTML),
+    "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
+}
+"""Faults that have nothing to do with the answer."""
+_REFUSED = {"refused": (400, b'{"error": {"message": "The response was filtered", "code": "content_filter"}}', ())}
+ANSWERED = {
     "twice": "a good answer, sent twice on one connection",
     "echo": "a good answer, sent again when the connection is in use again",
     "noise": "a good answer with something else behind it in the same packet, which makes it no HTTP",
@@ -57,17 +63,16 @@ FAULTS = {
     "withheld": "the reply was withheld by a content filter",
     "refused": "the request was refused by a content filter",
 }
-ANSWERED = {
-    *("twice", "echo", "noise", "late noise", "mislabelled", "copy", "cached", "long", "thinking", "unreadable"),
-    *("withheld", "refused"),
-}  # fmt: skip
 """Faults that are answers all the same: a client that asks the very same again pays twice."""
-
-_REFUSED = {
-    "no temperature": "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is.",
-    "no max_tokens": "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead.",
-    "4096 tokens": "max_tokens is too large: 8000. This model supports at most 4096 completion tokens.",
+_BROKEN = {
+    "failed": "200 with half a text, tokens to pay, and `error` as its finish reason",
+    "garbage": "200 with broken JSON, without a text",
+    "slow": "nothing comes until the client has given up",
+    "stalled": "half of the body comes, then nothing",
+    "dropped": "the connection is closed without an answer",
+    "cut": "the connection is closed halfway through the body",
 }
+FAULTS = {*_RESPONSES, *ANSWERED, *_BROKEN}
 
 
 class FaultyServer(LoopbackServer):
@@ -171,7 +176,8 @@ class _Connection(asyncio.Protocol):
         wrong = server.key is not None and f"bearer {server.key}".encode().lower() not in head.lower()
         if wrong or (server.revoke_after is not None and server.requests > server.revoke_after):
             server.refused += 1
-            self.send(401, b'{"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}')
+            error = b'{"error": {"message": "Incorrect API key provided", "code": "invalid_api_key"}}'
+            self.transport.write(http(401, error))
             return
         call = hashlib.blake2b(body, digest_size=8).hexdigest()
         attempt = server.attempts[call]
@@ -182,55 +188,33 @@ class _Connection(asyncio.Protocol):
         self.misbehave(fault, body)
 
     def misbehave(self, fault: str | None, body: bytes) -> None:
-        wait, html = (("Retry-After", "0.05"),), (("Content-Type", "text/html"),)
-        name = f"chat-{self.server.requests}"
-        broken = completion(self.server.answer(body), name=name)
-        simple: dict[str | None, tuple[int, bytes, tuple[tuple[str, str], ...]]] = {
-            None: (200, broken, ()),
-            "400": (400, b'{"error": {"message": "no such thing"}}', ()),
-            "credit": (400, b'{"error": {"message": "Your credit balance is too low to access the API."}}', ()),
-            "spent": (200, b'{"error": {"type": "budget_exceeded", "message": "Budget has been exceeded!"}}', ()),
-            "forbidden": (403, b"<html><h1>Sorry, you have been blocked</h1></html>", html),
-            "too large": (413, b"<html><h1>413 Request Entity Too Large</h1></html>", html),
-            "unprocessable": (422, b'{"detail": "Violated guardrail policy: secrets"}', ()),
-            "failed": (200, completion("[[ ## rationale ## ]]", "error", name), ()),
-            **{fault: (400, json.dumps({"error": {"message": text}}).encode(), ()) for fault, text in _REFUSED.items()},
-            "429": (429, b'{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}', ()),
-            "429 wait": (429, b'{"error": {"message": "Rate limit reached"}}', wait),
-            "500": (500, b'{"error": {"message": "The server had an error"}}', ()),
-            "502": (502, b"<html><h1>502 Bad Gateway</h1></html>", html),
-            "503": (503, b'{"error": {"message": "Overloaded"}}', wait),
-            "copy": (200, completion(self.server.answer(body), name=self.server.answer(body)), ()),
-            "cached": (200, broken, (("x-litellm-cache-key", "4711"),)),
-            "thinking": (200, completion(self.server.answer(body), name=name, reasoning=3000), ()),
-            "garbage": (200, broken[: broken.index(b'"message"')], ()),
-            "page": (200, b"<html>Please log in</html>", html),
-            "empty": (200, b'{"id": "x", "choices": [], "usage": null}', ()),
-            "long": (200, completion(self.server.answer(body)[:20], "length", name), ()),
-            "unreadable": (200, completion("I would rather not follow any format.", name=name), ()),
-            "withheld": (200, completion("", "content_filter", name), ()),
-            "mislabelled": (200, broken, html),
-            "refused": (400, b'{"error": {"message": "The response was filtered", "code": "content_filter"}}', ()),
-        }
-        if fault in simple:
-            self.send(*simple[fault])
-        elif fault == "twice":
-            self.transport.write(2 * http(200, broken))
-        elif fault in ("echo", "noise", "late noise"):
-            noise = b"\r\nOK\r\n"
-            self.transport.write(http(200, broken) + (noise if fault == "noise" else b""))
-            self.late = {"echo": http(200, broken), "late noise": noise, "noise": b""}[fault]
-        elif fault in ("stalled", "cut"):
-            self.transport.write(http(200, broken)[: -len(broken) // 2])
-            if fault == "cut":
-                self.transport.close()
-        elif fault == "dropped":
+        text, name = self.server.answer(body), f"chat-{self.server.requests}"
+        good, noise = completion(text, name=name), b"\r\nOK\r\n"
+        responses = (
+            _RESPONSES
+            | _REFUSED
+            | {
+                "failed": (200, completion("[[ ## rationale ## ]]", "error", name), ()),
+                "garbage": (200, good[: good.index(b'"message"')], ()),
+                "mislabelled": (200, good, _HTML),
+                "long": (200, completion(text[:20], "length", name), ()),
+                "copy": (200, completion(text, name=text), ()),
+                "cached": (200, good, (("x-litellm-cache-key", "4711"),)),
+                "thinking": (200, completion(text, name=name, reasoning=3000), ()),
+                "unreadable": (200, completion("I would rather not follow any format.", name=name), ()),
+                "withheld": (200, completion("", "content_filter", name), ()),
+            }
+        )
+        sent = http(*responses.get(fault or "", (200, good, ())))
+        if fault in ("stalled", "cut"):
+            sent = sent[: -len(good) // 2]
+        self.late = {"echo": sent, "late noise": noise}.get(fault or "", b"")
+        if fault == "dropped":
             self.transport.abort()
         elif fault != "slow":
-            raise AssertionError(f"no such fault: {fault}")
-
-    def send(self, status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> None:
-        self.transport.write(http(status, body, headers))
+            self.transport.write(sent + {"twice": sent, "noise": noise}.get(fault or "", b""))
+        if fault == "cut":
+            self.transport.close()
 
 
 def completion(text: str, finish: str = "stop", name: str = "chat", reasoning: int = 0) -> bytes:
@@ -241,7 +225,7 @@ def completion(text: str, finish: str = "stop", name: str = "chat", reasoning: i
     return json.dumps({"id": name, "choices": [choice], "usage": usage}).encode()
 
 
-def http(status: int, body: bytes, headers: tuple[tuple[str, str], ...] = ()) -> bytes:
+def http(status: int, body: bytes, headers: Headers = ()) -> bytes:
     """An HTTP/1.1 answer, framed by its length."""
     lines = [f"HTTP/1.1 {status} X", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (("Content-Type", "application/json"), *headers)]

@@ -6,9 +6,12 @@ with HostileServer(lambda request: endless("body")) as server: lm = make_lm("ope
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
+from typing import Any
+from uuid import uuid4
 
 from tests.loopback import LoopbackServer
 
@@ -68,6 +71,36 @@ def sized(body: bytes, *headers: bytes, status: bytes = b"200 OK") -> bytes:
     """A whole answer that closes its connection."""
     lines = [b"HTTP/1.1 " + status, b"Content-Length: %d" % len(body), b"Connection: close", *headers]
     return b"\r\n".join([*lines, b"\r\n"]) + body
+
+
+def completion(path: str, finish: str = "stop") -> dict[str, Any]:
+    """An answer in the protocol of a path: 30 tokens of input, of these 10 cached, and 4 of output."""
+    text = "Four." if finish == "stop" else "Fo"
+    if path.endswith(("/messages", "/invoke")):
+        message = {"id": uuid4().hex, "type": "message", "role": "assistant", "model": "m"}
+        usage = {"input_tokens": 20, "cache_read_input_tokens": 10, "output_tokens": 4}
+        reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
+        return {**message, "content": [{"type": "text", "text": text}], "stop_reason": reason, "usage": usage}
+    if path.endswith("/converse"):
+        reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
+        content = {"message": {"role": "assistant", "content": [{"text": text}]}}
+        return {"output": content, "stopReason": reason, "usage": dict(inputTokens=30, outputTokens=4, totalTokens=34)}
+    if path.endswith("generateContent"):
+        reason = {"stop": "STOP", "length": "MAX_TOKENS"}[finish]
+        candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": reason}
+        counts = {"promptTokenCount": 30, "candidatesTokenCount": 4, "totalTokenCount": 34}
+        return {"candidates": [candidate], "usageMetadata": counts}
+    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
+    usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34}
+    # LiteLLM reads no answer of Groq's without the tier.
+    head = {"id": uuid4().hex, "object": "chat.completion", "created": 1, "model": "m", "service_tier": "default"}
+    return {**head, "choices": [choice], "usage": {**usage, "prompt_tokens_details": {"cached_tokens": 10}}}
+
+
+def answered(request: bytes) -> list[bytes]:
+    """A good answer in the protocol of the request."""
+    path = request.split()[1].decode().partition("?")[0]
+    return [sized(json.dumps(completion(path)).encode(), b"Content-Type: application/json")]
 
 
 _ENDLESS = {

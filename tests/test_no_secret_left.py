@@ -96,7 +96,7 @@ def with_password(url: str, spec: str) -> str:
     return url.replace("//", f"//me:{PASSWORD}@") if spec.startswith("openai") else url
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_the_faults_of_the_fault_server(
     fault: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import pytest
 from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
-from tests.faulty_server import completion
-from tests.hostile_server import HostileServer, sized
+from tests.hostile_server import HostileServer, answered, sized
 from tests.programs.engines import QUESTION, reply_to
 
 pytestmark = pytest.mark.integration
@@ -30,15 +28,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-
-
-def answered(request: bytes) -> list[bytes]:
-    body: Any = json.loads(completion("Four."))
-    if b"/messages HTTP" in request:
-        usage = {"input_tokens": 30, "output_tokens": 4}
-        body = {"id": "1", "type": "message", "role": "assistant", "model": "m", "usage": usage}
-        body |= {"content": [{"type": "text", "text": "Four."}], "stop_reason": "end_turn"}
-    return [sized(json.dumps(body).encode(), b"Content-Type: application/json")]
 
 
 def call(spec: str, url: str | None, **options: Any) -> str:

@@ -6,13 +6,12 @@ import asyncio
 import json
 import re
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
-from tests.hostile_server import HostileServer, sized
+from tests.hostile_server import HostileServer, completion, sized
 from tests.programs.engines import QUESTION, reply_to
 
 pytestmark = pytest.mark.integration
@@ -57,37 +56,6 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "of-a-test")
     monkeypatch.setenv("AWS_REGION_NAME", "us-east-1")
-
-
-def completion(path: str, finish: str) -> dict[str, Any]:
-    """An answer in the protocol that the path belongs to."""
-    text = "Four." if finish == "stop" else "Fo"
-    if path.endswith(("/messages", "/invoke")):
-        message = {"id": uuid4().hex, "type": "message", "role": "assistant", "model": "m"}
-        reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
-        usage = {"input_tokens": 30, "output_tokens": 4}
-        return {**message, "content": [{"type": "text", "text": text}], "stop_reason": reason, "usage": usage}
-    if path.endswith("/converse"):
-        reason = {"stop": "end_turn", "length": "max_tokens"}[finish]
-        message = {"message": {"role": "assistant", "content": [{"text": text}]}}
-        return {"output": message, "stopReason": reason, "usage": dict(inputTokens=30, outputTokens=4, totalTokens=34)}
-    if path.endswith("generateContent"):
-        reason = {"stop": "STOP", "length": "MAX_TOKENS"}[finish]
-        candidate = {"content": {"role": "model", "parts": [{"text": text}]}, "finishReason": reason}
-        counts = {"promptTokenCount": 30, "candidatesTokenCount": 4, "totalTokenCount": 34}
-        return {"candidates": [candidate], "usageMetadata": counts}
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": finish}
-    usage = {"prompt_tokens": 30, "completion_tokens": 4, "total_tokens": 34}
-    return {
-        "id": uuid4().hex,
-        "object": "chat.completion",
-        "created": 1,
-        "model": "m",
-        "choices": [choice],
-        "usage": usage,
-        # LiteLLM reads no answer of Groq's without it.
-        "service_tier": "default",
-    }
 
 
 def error(path: str, words: str, status: bytes = b"400 Bad Request") -> bytes:

@@ -13,7 +13,7 @@ import pytest
 
 from debate_judge.programs.judge import Unscored
 from debate_judge.programs.lm.limits import BudgetSpentError, ProviderDownError
-from debate_judge.programs.lm.replies import SqlStore
+from debate_judge.programs.lm.replies import SqlStore, Usage
 from debate_judge.programs.lm.settings import BudgetCaps
 from tests.faulty_server import FAULTS, FaultyServer
 from tests.programs.faults import SHORT_WAITS, answer, expected, items, judge, lm_at, scores
@@ -24,7 +24,7 @@ REFUSALS = ["400", "forbidden", "too large", "unprocessable"]
 """Of one text, or of all."""
 NOT_REPEATED = {*REFUSALS, "credit", "spent", "failed", "no temperature", "no max_tokens", "4096 tokens"}
 SIMPLE = sorted(
-    FAULTS.keys() - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "cached", "copy", "withheld", "refused"}
+    FAULTS - NOT_REPEATED - {"slow", "stalled", "echo", "late noise", "cached", "copy", "withheld", "refused"}
 )
 
 
@@ -64,6 +64,13 @@ def test_an_attempt_without_an_answer_times_out_and_is_retried(fault: str) -> No
     assert scores(judgements) == [expected(item) for item in work]
 
 
+def priced(folder: Path) -> Path:
+    """A table with a price for the LM."""
+    prices = folder / "prices.toml"
+    prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')
+    return prices
+
+
 @pytest.mark.parametrize(
     ("budget", "least"),
     # What the last call might have cost is not spent: 2,000 output tokens are allowed to each.
@@ -72,11 +79,10 @@ def test_an_attempt_without_an_answer_times_out_and_is_retried(fault: str) -> No
 def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
     tmp_path: Path, budget: BudgetCaps, least: float
 ) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')
     work, replies = items(100), tmp_path / "replies"
+    options = replace(SHORT_WAITS, budget=budget, prices=priced(tmp_path))
     with FaultyServer(answer, lambda body, attempt: "500" if attempt == 0 else None, latency=0.002) as server:
-        first = lm_at(server, store=SqlStore(replies), options=replace(SHORT_WAITS, budget=budget, prices=prices))
+        first = lm_at(server, store=SqlStore(replies), options=options)
         with pytest.raises(BudgetSpentError):
             judge(first, work)
         total = first.meter.total
@@ -89,10 +95,8 @@ def test_a_budget_is_never_exceeded_and_the_run_goes_on_with_a_larger_one(
 
 @pytest.mark.parametrize("budget", [BudgetCaps(tokens=40_000), BudgetCaps(usd=0.24)])
 def test_reasoning_that_only_the_total_counts_is_within_the_budget_too(tmp_path: Path, budget: BudgetCaps) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text('["openai/mock"]\ninput = 2.0\ncached = 1.0\noutput = 6.0\n')
     with FaultyServer(answer, lambda body, attempt: "thinking", latency=0.002) as server:
-        lm = lm_at(server, options=replace(SHORT_WAITS, budget=budget, prices=prices), concurrency=4)
+        lm = lm_at(server, options=replace(SHORT_WAITS, budget=budget, prices=priced(tmp_path)), concurrency=4)
         with pytest.raises(BudgetSpentError):
             judge(lm, items(100))
         # 100 tokens of input, 40 of them cached, and 3,020 of output.
@@ -121,25 +125,19 @@ def test_a_mended_server_is_asked_again_for_what_could_not_be_read_and_for_nothi
 
 
 def test_tokens_and_cost_are_counted_by_role_and_price(tmp_path: Path) -> None:
-    prices = tmp_path / "prices.toml"
-    prices.write_text("[mock]\ninput = 10.0\ncached = 1.0\noutput = 100.0\n")
-    options = replace(SHORT_WAITS, prices=prices)
     meters = []
     with FaultyServer(answer) as server:
         for _ in range(2):
             with closing(SqlStore(tmp_path / "replies")) as store:
-                lm = lm_at(server, store=store, options=options)
+                lm = lm_at(server, store=store, options=replace(SHORT_WAITS, prices=priced(tmp_path)))
                 judge(lm, items(4))
                 meters.append(lm.meter)
     # Letters 1 and 3 are revised: six Scorer calls and four Critic calls of 60 fresh, 40 cached and 20 output tokens.
-    first, second = meters
-    scorer, stored = first.by_role["scorer"], second.by_role["scorer"]
-    assert (scorer.fresh, scorer.cached, scorer.output, scorer.stored) == (360, 240, 120, 0)
-    call = (60 * 10 + 40 * 1 + 20 * 100) / 1e6
-    assert first.cost(lm.price) == pytest.approx({"critic": 4 * call, "scorer": 6 * call})
-    assert (stored.fresh, stored.cached, stored.output, stored.stored) == (0, 0, 0, 720)
-    assert second.requested == first.requested
-    assert not second.executed
+    call = (60 * 2 + 40 * 1 + 20 * 6) / 1e6
+    assert meters[0].by_role["scorer"] == Usage(6, 0, 360, 240, 120)
+    assert meters[0].cost(lm.price) == pytest.approx({"critic": 4 * call, "scorer": 6 * call})
+    assert meters[1].by_role["scorer"] == Usage(cache_hits=6, stored_input=600, stored_output=120)
+    assert meters[1].requested == meters[0].requested
 
 
 class Paced:

@@ -13,7 +13,6 @@ from typing import Any
 import dspy
 import pytest
 from dspy import lm15
-from dspy.lm15 import Response
 
 from debate_judge.programs.debate.judge import Debate
 from debate_judge.programs.lm.engine import JudgeLM
@@ -24,7 +23,7 @@ from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.runner import JudgeRunner
 from tests.fakes import hold, only
 from tests.programs.debates import ITEM
-from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply_to, response
+from tests.programs.engines import OTHER, QUESTION, Engine, ask, call_key, judge_lm, reply, reply_to
 
 
 async def until_sent(engine: Engine) -> None:
@@ -55,10 +54,10 @@ def test_identical_calls_in_flight_are_executed_once() -> None:
 
 
 def test_a_caller_that_waited_for_a_failed_call_makes_its_own() -> None:
-    def act(number: int) -> Response:
+    def act(number: int) -> Reply:
         if number == 1:
             raise lm15.InvalidRequestError("not like this")
-        return response("better")
+        return reply("better")
 
     lm, engine = judge_lm(act, gated=True)
     first, *others = gathered(lm, engine, QUESTION, QUESTION, QUESTION)
@@ -104,14 +103,14 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_not_sent() -> None:
     assert asyncio.run(go()) == 1
 
 
-def finishing(*finishes: str) -> Callable[[int], Response]:
-    return lambda number: response("[[ ## score ## ]]\n4", finishes[min(number, len(finishes)) - 1])
+def finishing(*finishes: str) -> Callable[[int], Reply]:
+    return lambda number: reply("[[ ## score ## ]]\n4", finishes[min(number, len(finishes)) - 1])
 
 
 def test_a_reply_that_was_cut_off_is_asked_for_with_four_times_the_limit() -> None:
     lm, engine = judge_lm(finishing("length", "stop"), max_tokens=100)
     assert ask(lm, QUESTION)[0].finish == "stop"
-    assert [request.config.max_tokens for request in engine.requests] == [100, 400]
+    assert [settings["max_tokens"] for _, settings in engine.requests] == [100, 400]
     # The next run finds both.
     ask(lm, QUESTION)
     assert len(engine.requests) == 2
@@ -133,10 +132,10 @@ def test_a_truncated_or_filtered_reply_is_no_score(finish: str, reason: str) -> 
     ],
 )
 def test_a_lost_answer_is_charged_to_the_budget(lost: Exception, paid: int) -> None:
-    def act(number: int) -> Response:
+    def act(number: int) -> Reply:
         if number == 1:
             raise lost
-        return response("4")
+        return reply("4")
 
     lm, engine = judge_lm(act, options=LMOptions(budget=BudgetCaps(calls=3), first_wait=0.001))
     questions = [[{"role": "user", "content": f"Question {number}"}] for number in range(4)]
@@ -153,10 +152,10 @@ def test_a_retry_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPa
         pauses.append(seconds)
         await sleep(0)
 
-    def act(number: int) -> Response:
+    def act(number: int) -> Reply:
         if number == 1:
             raise lm15.ServerError("in 20 seconds", status=500, retry_after=20.0)
-        return response("4")
+        return reply("4")
 
     lm, _ = judge_lm(act)
     monkeypatch.setattr(asyncio, "sleep", slept)
@@ -165,9 +164,9 @@ def test_a_retry_waits_as_long_as_the_provider_asks(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_call_that_meets_an_outage_in_its_retries_is_no_failure_of_its_own() -> None:
-    def act(number: int) -> Response:
-        if "three" in str(engine.requests[-1].messages):
-            return response("5")
+    def act(number: int) -> Reply:
+        if "three" in str(engine.requests[-1]):
+            return reply("5")
         raise lm15.ServerError("oops", status=500)
 
     lm, engine = judge_lm(act, options=LMOptions(retries=3, first_wait=0.1, max_outage=0.01))
