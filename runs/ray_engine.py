@@ -16,15 +16,15 @@ import logging
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import dspy
 
 from debate_judge.data.errors import InputError, install_hint
-from debate_judge.programs.judge import ScoreScale
 from debate_judge.programs.lm.limits import describe
 from debate_judge.programs.lm.replies import Meter
 from debate_judge.runs import scoring
@@ -32,7 +32,6 @@ from debate_judge.runs.command_line import EXIT_INPUT, EXIT_LM, RESUME_HINT, is_
 from debate_judge.runs.export import Export
 from debate_judge.runs.loaded import Connection, LoadedJudge, score_frame
 from debate_judge.runs.reports.tables import show
-from debate_judge.runs.scoring import EXIT_UNSCORED, PROVIDER_FAILED, RowTotals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,13 +40,14 @@ if TYPE_CHECKING:
 
 _SUFFIXES = (".parquet", ".csv", ".jsonl")
 _ROLES = ("id", "source", "text", "context")
+_LOCAL = "score with --engine local"
 
 
 class Tally:
     """A Ray actor that hands out each share of the limits once, and adds up what the other actors did."""
 
     def __init__(self, shares: int) -> None:
-        self._shares, self._totals, self._left_out = shares, RowTotals(), 0
+        self._shares, self._totals, self._left_out = shares, scoring.RowTotals(), 0
         self._meters: dict[str, Meter] = {}
         self._failure: tuple[int, str] | None = None
 
@@ -67,7 +67,7 @@ class Tally:
         """Note why an actor ends the run: the exit code and the message of the command."""
         self._failure = self._failure or (code, message)
 
-    def result(self) -> tuple[RowTotals, int, Meter, tuple[int, str] | None]:
+    def result(self) -> tuple[scoring.RowTotals, int, Meter, tuple[int, str] | None]:
         """Items that were written, rows that were not, the calls of all actors, and what ended the run."""
         return self._totals, self._left_out, Meter.sum(self._meters.values()), self._failure
 
@@ -76,56 +76,45 @@ class Scorer:
     """An actor: the judge, loaded once, with a share of the limits. Its key comes from its own environment."""
 
     def __init__(
-        self,
-        export: Export,
-        connection: Connection,
-        aspects: tuple[str, ...] | None,
-        scale: ScoreScale,
-        columns: Mapping[str, str],
-        tally: Any,
+        self, export: Export, share: Connection, id_column: str, options: Mapping[str, Any], tally: Any
     ) -> None:
         import ray
 
-        self._aspects, self._scale, self._columns, self._tally = aspects, scale, columns, tally
+        self._id, self._options, self._tally = id_column, options, tally
         self._name = ray.get_runtime_context().get_worker_id()
-        if connection.options.budget and not ray.get(tally.take_share.remote()):
-            problem = "error: an actor was killed, and what it had spent of the budget is not known"
-            self._end_run(EXIT_LM, f"{problem}\n  remedy:   {RESUME_HINT}")
-        try:
-            self._judge = LoadedJudge(export, connection)
-        except (InputError, dspy.LMError) as error:
-            self._end_run(*_outcome(error))
+        with self._reported():
+            if share.options.budget and not ray.get(tally.take_share.remote()):
+                raise dspy.LMError("an actor was killed, and what it had spent of the budget is not known")
+            self._judge = LoadedJudge(export, share)
 
     def __call__(self, rows: pd.DataFrame) -> pd.DataFrame:
         """The rows with their scores, without those that the provider failed to answer."""
-        named = {**self._columns}
-        try:
-            if (id_column := named.pop("id")) not in rows:
+        with self._reported():
+            if self._id not in rows:
                 remedy = "name a column whose values are all different: --columns id=..."
-                raise InputError("the input has no such column", field=id_column, remedy=remedy)
-            scored = score_frame(rows, self._judge, aspects=self._aspects, scale=self._scale, **named)
-        except (InputError, dspy.LMError) as error:
-            self._end_run(*_outcome(error))
-        aspects = [aspect.name for aspect in self._judge.select_aspects(self._aspects)]
-        reasons = scored[[f"{name}_unscored" for name in aspects]].map(lambda text: text.partition(":")[0])
-        written = ~reasons.isin(PROVIDER_FAILED).any(axis=1)
+                raise InputError("the input has no such column", field=self._id, remedy=remedy)
+            scored = score_frame(rows, self._judge, **self._options)
+        columns = [f"{aspect.name}_unscored" for aspect in self._judge.select_aspects(self._options["aspects"])]
+        reasons = scored[columns].map(lambda text: text.partition(":")[0])
+        written = ~reasons.isin(scoring.PROVIDER_FAILED).any(axis=1)
         unscored = Counter(reason for reason in reasons[written].to_numpy().flat if reason)
         meter, count = self._judge.lm.meter.snapshot(), int(written.sum())
-        self._tally.add.remote(self._name, meter, count * len(aspects), unscored, len(rows) - count)
+        self._tally.add.remote(self._name, meter, count * len(columns), unscored, len(rows) - count)
         return scored[written]
 
-    def _end_run(self, code: int, message: str) -> NoReturn:
+    @contextmanager
+    def _reported(self) -> Iterator[None]:
+        """Tell the driver of an error, as a command would."""
         import ray
 
-        ray.get(self._tally.fail.remote(code, message))
-        raise RuntimeError(message)
-
-
-def _outcome(error: InputError | dspy.LMError) -> tuple[int, str]:
-    """The exit code and the message of a command that ends with this error."""
-    if isinstance(error, InputError):
-        return EXIT_INPUT, f"error: {error}"
-    return EXIT_LM, describe(error, error.model or "")
+        try:
+            yield
+        except InputError as error:
+            ray.get(self._tally.fail.remote(EXIT_INPUT, f"error: {error}"))
+            raise
+        except dspy.LMError as error:
+            ray.get(self._tally.fail.remote(EXIT_LM, describe(error, error.model or "")))
+            raise
 
 
 def score_with_ray(flags: ScoreFlags) -> int:
@@ -146,20 +135,16 @@ def score_with_ray(flags: ScoreFlags) -> int:
     export = scoring.find_export(flags)
     with scoring.load_judge(flags, export) as judge:
         if any(chosen.judge.together > 1 for chosen in judge.compiled.aspects.values()):
-            remedy = "score with --engine local"
-            raise InputError("the judge reads texts of a source together", field="--engine", remedy=remedy)
-        learnt, price = judge.task.columns, judge.lm.price
-        columns = {name: name for name in _ROLES[:3]} | {role: learnt[role] for role in _ROLES if role in learnt}
+            raise InputError("the judge reads texts of a source together", field="--engine", remedy=_LOCAL)
+        price, columns = judge.lm.price, {name: name for name in _ROLES[:3]}
+        columns |= {role: column for role, column in judge.task.columns.items() if role in _ROLES}
         columns |= dict(part.split("=", 1) for part in flags.columns)
         made_from = {"judge": judge.fingerprint, "lm": judge.lm.model, "aspects": flags.aspects, "scale": flags.scale}
-    _require_same_judge(flags.out, {**made_from, "columns": columns})
-    connection = scoring.connection(flags)
-    connection = replace(
-        connection,
-        concurrency=flags.concurrency // flags.actors,
-        store=Path(flags.store).absolute(),
-        options=connection.options.share(flags.actors),
-    )
+    _require_same_judge(flags.out, json.dumps({**made_from, "columns": columns}))
+    flags = replace(flags, actors=min(flags.actors, flags.concurrency))
+    connection, store = scoring.connection(flags), Path(flags.store).absolute()
+    limits, concurrency = connection.options.share(flags.actors), flags.concurrency // flags.actors
+    share = replace(connection, concurrency=concurrency, store=store, options=limits)
     cluster = os.environ.get("RAY_ADDRESS")
     say("joining Ray ..." if cluster else "starting Ray ...")
     # The two CPUs besides the actors' are for reading and writing.
@@ -167,18 +152,18 @@ def score_with_ray(flags: ScoreFlags) -> int:
     ray.init(**settings, log_to_driver=False, logging_level=logging.ERROR)
     try:
         tally = ray.remote(num_cpus=0)(Tally).remote(flags.actors)
-        ray_error = _run(
-            ray.data, flags, columns, (export, connection, flags.aspects or None, flags.scale, columns, tally)
-        )
+        texts = {role: column for role, column in columns.items() if role != "id"}
+        options = {"aspects": flags.aspects or None, "scale": flags.scale, **texts}
+        problem = _run(ray.data, flags, columns, (export, share, columns["id"], options, tally))
         totals, left_out, meter, failure = ray.get(tally.result.remote())
     finally:
         ray.shutdown()
     show(*scoring.scored_summary(meter, price, flags.out, totals), file=sys.stderr)
-    if failure is None and ray_error:
-        failure = EXIT_INPUT, f"error: Ray has failed\n  found:    {ray_error}\n  remedy:   {RESUME_HINT}"
-    if failure is None and left_out:
+    if failure is None and problem:
+        failure = EXIT_INPUT, f"error: Ray has failed\n  found:    {problem}\n  remedy:   {RESUME_HINT}"
+    elif failure is None and left_out:
         problem = f"error: calls for {left_out:,} rows failed, which are not written"
-        failure = EXIT_UNSCORED, f"{problem}\n  remedy:   {RESUME_HINT}"
+        failure = scoring.EXIT_UNSCORED, f"{problem}\n  remedy:   {RESUME_HINT}"
     if failure is None:
         return scoring.unscored_exit_code(flags, totals)
     say(failure[1])
@@ -223,19 +208,13 @@ def _run(data: Any, flags: ScoreFlags, columns: Mapping[str, str], scorer_argume
 
 def _require_supported(flags: ScoreFlags) -> None:
     filesystem, path = _location(flags.input)
-    formats = " or ".join(_SUFFIXES)
     for flag, files in {"--in": filesystem.glob(path), "--out": [flags.out]}.items():
         suffixes = {Path(file).suffix.lower() for file in files}
         if len(suffixes) != 1 or not suffixes <= {*_SUFFIXES}:
-            problem = "Ray reads and writes files of one of its formats" if files else "no such file"
-            raise InputError(problem, field=flag, expected=formats, found=", ".join(sorted(suffixes)) or flags.input)
-    for name in ("transcripts", "sources"):
-        if (value := getattr(flags, name)) is not None:
-            remedy = "leave it out, or score with --engine local"
-            raise InputError("not with --engine ray", field=f"--{name}", found=value, remedy=remedy)
-    if flags.concurrency < flags.actors:
-        expected = f"at least {flags.actors}, one for each actor"
-        raise InputError("too few calls at once", field="--concurrency", expected=expected, found=flags.concurrency)
+            expected, found = "files of one format: " + " or ".join(_SUFFIXES), ", ".join(files[:8]) or "no such file"
+            raise InputError("not what Ray reads and writes", field=flag, expected=expected, found=found)
+    if flags.transcripts is not None or flags.sources is not None:
+        raise InputError("no --transcripts and no --sources with Ray", field="--engine", remedy=_LOCAL)
     if unknown := [part for part in flags.columns if part.partition("=")[0] not in _ROLES]:
         raise InputError("no such column", field="--columns", expected=", ".join(_ROLES), found=unknown[0])
 
@@ -248,20 +227,17 @@ def _location(url: str) -> tuple[Any, str]:
     return filesystem, path.rstrip("/")
 
 
-def _require_same_judge(out: str, made_from: Mapping[str, object]) -> None:
+def _require_same_judge(out: str, made_from: str) -> None:
     """Note what the rows are made from; refuse a folder with others."""
     filesystem, path = _location(out)
-    made, earlier = json.dumps(made_from), "unknown: there is no .json beside it"
-    if filesystem.exists(f"{path}.json"):
-        earlier = filesystem.cat_file(f"{path}.json").decode()
-    elif not filesystem.exists(path):
+    if not filesystem.exists(path) and not filesystem.exists(f"{path}.json"):
         filesystem.makedirs(str(Path(path).parent), exist_ok=True)
-        filesystem.pipe_file(f"{path}.json", (earlier := made).encode())
-    if earlier != made:
-        raise InputError(
-            "the folder has other rows", file=out, field="--out", expected=made, found=earlier,
-            remedy="choose another --out; replies are kept in --store",
-        )  # fmt: skip
+        filesystem.pipe_file(f"{path}.json", made_from.encode())
+    known = filesystem.exists(f"{path}.json")
+    earlier = filesystem.cat_file(f"{path}.json").decode() if known else "unknown: there is no .json beside it"
+    if earlier != made_from:
+        problem, remedy = "the folder has other rows", "choose another --out; replies are kept in --store"
+        raise InputError(problem, file=out, field="--out", expected=made_from, found=earlier, remedy=remedy)
 
 
 def _read(data: Any, inputs: str, columns: Mapping[str, str]) -> Any:
@@ -276,7 +252,7 @@ def _read(data: Any, inputs: str, columns: Mapping[str, str]) -> Any:
         case ".parquet":
             return data.read_parquet(files, filesystem=filesystem)
         case ".jsonl":
-            parse_options = json_lines.ParseOptions(explicit_schema=texts)
-            return data.read_json(files, filesystem=filesystem, parse_options=parse_options)
-    parse_options, types = csv.ParseOptions(newlines_in_values=True), csv.ConvertOptions(column_types=texts)
-    return data.read_csv(files, filesystem=filesystem, parse_options=parse_options, convert_options=types)
+            options = json_lines.ParseOptions(explicit_schema=texts)
+            return data.read_json(files, filesystem=filesystem, parse_options=options)
+    lines, types = csv.ParseOptions(newlines_in_values=True), csv.ConvertOptions(column_types=texts)
+    return data.read_csv(files, filesystem=filesystem, parse_options=lines, convert_options=types)
