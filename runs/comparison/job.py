@@ -12,19 +12,27 @@ from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from debate_judge import data
 from debate_judge.data.agreement.decisions import ABSOLUTE_MEASURES, decision_cuts, find_decision_rules
-from debate_judge.data.agreement.figures import AVERAGE, INTERVALS, STATISTIC_NAMES, WHY_NO_P_VALUE, Statistic
+from debate_judge.data.agreement.figures import (
+    AVERAGE,
+    INTERVALS,
+    STATISTIC_NAMES,
+    UNDEFINED,
+    WHY_NO_P_VALUE,
+    Statistic,
+)
 from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.files.formats import read_records
 from debate_judge.data.schema import Aspect, Corpus, Level, Task, fingerprint
 from debate_judge.data.splits import aspects_to_judge, require_level, split
 from debate_judge.programs.dry_run import EstimateCase
-from debate_judge.programs.grouping import Grouping, Question, corpus_items, group_into_questions
-from debate_judge.programs.judge import Judgement, Unscored
+from debate_judge.programs.grouping import Question, corpus_items, group_into_questions
+from debate_judge.programs.judge import Judge, Judgement, Unscored
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from debate_judge.programs.lm.replies import SqlStore, StoreError, replies_folder
@@ -332,7 +340,7 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
         InputError: The file cannot be read, names a group, candidate or aspect that the data do not have, has two
             scores for one item or one that is no finite number, or has no score for any item.
     """
-    names, known = [a.name for a in aspects], [a.name for a in full_corpus.task.aspects]
+    names = [a.name for a in aspects]
     candidates = {group.id: {c.id: None for c in group.candidates} for group in full_corpus.groups}
     keys = {(g.id, c.id, name) for name in names for g in corpus.groups for c in g.candidates}
     scores: dict[tuple[str, str, str], float | None] = {}
@@ -340,7 +348,7 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
     for record in read_records(path):
         group = record.choice("group", candidates, "give the file that the scores were made for as --data")
         candidate = record.choice("candidate", candidates[group])
-        key = group, candidate, record.choice("aspect", known)
+        key = group, candidate, record.choice("aspect", [a.name for a in full_corpus.task.aspects])
         if key in lines:
             raise record.error(
                 f"a second score for candidate {candidate!r} of group {group!r}, {key[2]}",
@@ -440,37 +448,31 @@ def evaluate(
         InputError: No judge can score anything.
     """
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
-    asked = [(entrant, aspect) for entrant in entrants for aspect in aspects]
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
-    groupings = [group_into_questions(e.aspect_judges[a.name].judge, items[a.name]) for e, a in asked]
-
-    def job(entrant: Entrant, aspect: Aspect, grouping: Grouping) -> PassJob[Sequence[Judgement]]:
-        def ask(question: Question) -> Awaitable[Sequence[Judgement]]:
-            return entrant.aspect_judges[aspect.name].judge.judge(question.items)
-
-        return PassJob(entrant.name, ask, grouping.questions, usages[entrant.name])
-
-    jobs = [job(*pair, grouping) for pair, grouping in zip(asked, groupings, strict=True)]
+    judges = {(entrant.name, name): entrant.aspect_judges[name].judge for entrant in entrants for name in items}
+    groupings = {key: group_into_questions(judge, items[key[1]]) for key, judge in judges.items()}
+    jobs = [
+        PassJob(key[0], partial(_answers, judge), groupings[key].questions, usages[key[0]])
+        for key, judge in judges.items()
+    ]
     results, failed = run_shared_pass(runner, jobs, "judges")
     if entrants and len(failed) == len(entrants):
         raise next(iter(failed.values()))
-    judgements: dict[str, dict[str, list[Judgement]]] = {entrant.name: {} for entrant in entrants}
-    for (entrant, aspect), grouping, answers in zip(asked, groupings, results, strict=True):
-        if entrant.name not in failed:
-            judgements[entrant.name][aspect.name] = grouping.by_item(answers)
-    distinct = sum(len({item.key for item in items[aspect.name]}) for aspect in aspects)
+    answers = dict(zip(groupings, results, strict=True))
+    distinct = sum(len({item.key for item in of_aspect}) for of_aspect in items.values())
     evaluated: dict[str, EvaluatedJudge] = {}
     for entrant in (entrant for entrant in entrants if entrant.name not in failed):
-        judges, by_aspect = entrant.aspect_judges, judgements[entrant.name]
+        members = entrant.aspect_judges
+        by_aspect = {a: groupings[entrant.name, a].by_item(answers[entrant.name, a]) for a in items}
         details = [j.detail if isinstance(j, Unscored) else None for of_aspect in by_aspect.values() for j in of_aspect]
         evaluated[entrant.name] = EvaluatedJudge(
-            {a.name: group_scores(corpus, a, by_aspect[a.name], judges[a.name].granularity) for a in aspects},
+            {a.name: group_scores(corpus, a, by_aspect[a.name], members[a.name].granularity) for a in aspects},
             by_aspect,
             usages[entrant.name],
             distinct,
             note=f"scored nothing: {details[0]}" if details and None not in details else None,
-            on_scale=all(member.judge.on_scale for member in judges.values()),
-            together=max(1, *(member.judge.together for member in judges.values())),
+            on_scale=all(member.judge.on_scale for member in members.values()),
+            together=max(1, *(member.judge.together for member in members.values())),
             lm=entrant.lm.spec,
             compiled_on=entrant.overlap(corpus),
         )
@@ -478,6 +480,10 @@ def evaluate(
         name, first = next(iter(evaluated.items()))
         raise InputError(f"no judge could score anything; {name} {first.note}")
     return evaluated, failed
+
+
+def _answers(judge: Judge, question: Question) -> Awaitable[Sequence[Judgement]]:
+    return judge.judge(question.items)
 
 
 def _estimate(plan: ComparisonPlan) -> list[OutputBlock]:
@@ -538,15 +544,13 @@ def _judges_table(comparison: Comparison, *, all_intervals: bool = False) -> Dat
         for column in columns:
             values = "/".join(value_text(comparison.agreement(name, column, s).value, ".3f") for s in statistics)
             star = " *" if comparison.best[column] == name else ""
-            interval = f"{comparison.agreement(name, column):.3f}".partition(" ")[2]
-            shown = f" {interval}" if interval and (all_intervals or column == columns[-1]) else ""
-            row.append(values + star + shown)
+            _, space, interval = f"{comparison.agreement(name, column):.3f}".partition(" ")
+            row.append(values + star + (space + interval if all_intervals or column == columns[-1] else ""))
         row.append(value_text(judge.calls))
         usd = judge.usd_per_thousand
         if priced:
             row.append(value_text(usd, ".2f" if usd is None or usd >= 1 or usd == 0 else ".2g"))
-        difference = comparison.differences.get(name)
-        row.append("–" if difference is None else str(difference))
+        row.append(str(comparison.differences.get(name, UNDEFINED)))
         p_value = comparison.corrected_p_values.get(name)
         row.append("–" if p_value is None else p_text(p_value)[2:].lstrip("= "))
         rows.append([*row, *[str(sum(judge.unscored.values()))] * incomplete])
