@@ -345,26 +345,58 @@ def estimate_blocks(
     estimate: Estimate, row_heading: str, notes: Sequence[str] = (), *, with_assumptions: bool = True
 ) -> list[OutputBlock]:
     """The estimate for the terminal; `row_heading` heads the first column, `notes` come before the assumptions."""
-    target = estimate.target
-    priced = estimate.total[0].usd is not None
+    target, (expected, most) = estimate.target, estimate.total
+    calls, priced = f"{round(expected.calls):,}", expected.usd is not None
+    cost = f"{calls} LM calls (at most {_whole(most.calls)})"
+    if expected.usd:
+        cost = f"${_dollars(expected)} (at most ${_dollars(most)}), {calls} calls"
     header = [row_heading, "LM calls", "input tokens", "output tokens", *(["US dollars"] if priced else [])]
-    body = [_cells(label, row, priced) for label, row in [*estimate.rows.items(), ("total", estimate.total)]]
-    blocks: list[OutputBlock] = [first_line(estimate), ""]
-    blocks += [f"{target.spec}: expected / at most", DataTable(header, body, total=True), ""]
-    if not priced:
-        blocks.append(f"US dollars: no price known for {target.spec}; give --prices FILE")
-    blocks += [line for line in (_budget(target.options.budget, estimate.total),) if line]
-    return [*blocks, *notes, *(_assumptions(target) if with_assumptions else [])]
+    body = []
+    for label, (low, high) in [*estimate.rows.items(), ("total", estimate.total)]:
+        counts = [
+            (low.calls, high.calls),
+            (low.input_tokens, high.input_tokens),
+            (low.output_tokens, high.output_tokens),
+        ]
+        cells = [f"{round(usual):,} / {_whole(bound)}" for usual, bound in counts]
+        body.append([label, *cells, *([f"{_dollars(low)} / {_dollars(high)}"] if priced else [])])
+    return [
+        f"About {cost}; nothing was called or spent.",
+        "",
+        f"{target.spec}: expected / at most",
+        DataTable(header, body, total=True),
+        "",
+        *([] if priced else [f"US dollars: no price known for {target.spec}; give --prices FILE"]),
+        *_budget(target.options.budget, expected, most),
+        *notes,
+        *(_assumptions(target) if with_assumptions else []),
+    ]
 
 
-def first_line(estimate: Estimate) -> str:
-    """The cost of the run: money if the price is known, and calls."""
-    expected, most = estimate.total
-    calls = f"{round(expected.calls):,}"
-    if not expected.usd:
-        return f"About {calls} LM calls (at most {_whole(most.calls)}); nothing was called or spent."
-    money = [_dollars(totals) for totals in (expected, most)]
-    return f"About ${money[0]} (at most ${money[1]}), {calls} calls; nothing was called or spent."
+def _whole(value: float) -> str:
+    """A bound, rounded up; scales are quotients, whose rounding errors must not make a whole number the next one."""
+    return f"{ceil(round(value, 6)):,}"
+
+
+def _dollars(totals: CallTotals) -> str:
+    usd = totals.usd or 0.0
+    return f"{usd:,.4f}" if 0 < usd < 0.1 else f"{usd:,.2f}"
+
+
+def _budget(budget: BudgetCaps, expected: CallTotals, most: CallTotals) -> list[str]:
+    """What each cap of `--budget` covers; a run that reaches one stops there."""
+    caps = {"calls": budget.calls, "tokens": budget.tokens, "usd": budget.usd}
+    needed = [
+        {"calls": case.calls, "tokens": case.input_tokens + case.output_tokens, "usd": case.usd}
+        for case in (expected, most)
+    ]
+    lines = []
+    for name, cap in caps.items():
+        usual, bound = (case[name] for case in needed)
+        if cap is not None and usual and bound:
+            shares = f"{100 * cap / usual:.0f} % of the expected cost and {100 * cap / bound:.0f} % of the maximum"
+            lines.append(f"{name}={cap:,g} covers {shares}")
+    return [f"--budget: {'; '.join(lines)}"] if lines else []
 
 
 def _assumptions(target: EstimateTarget) -> list[str]:
@@ -379,43 +411,3 @@ def _assumptions(target: EstimateTarget) -> list[str]:
     if target.replies is not None and target.replies.is_dir():
         lines.append("Replies in the cache are free and not counted.")
     return lines
-
-
-def _cells(label: str, row: Cases, priced: bool) -> list[str]:
-    expected, most = row
-    counts = [
-        f"{round(getattr(expected, name)):,} / {_whole(getattr(most, name))}"
-        for name in ("calls", "input_tokens", "output_tokens")
-    ]
-    return [label, *counts, *([f"{_dollars(expected)} / {_dollars(most)}"] if priced else [])]
-
-
-def _whole(value: float) -> str:
-    """A bound, rounded up; scales are quotients, whose rounding errors must not make a whole number the next one."""
-    return f"{ceil(round(value, 6)):,}"
-
-
-def _dollars(totals: CallTotals) -> str:
-    usd = totals.usd or 0.0
-    return f"{usd:,.4f}" if 0 < usd < 0.1 else f"{usd:,.2f}"
-
-
-def _budget(budget: BudgetCaps, total: Cases) -> str:
-    """Which case each cap of `--budget` covers."""
-    lines, (low, high) = [], total
-    tokens = (low.input_tokens + low.output_tokens, high.input_tokens + high.output_tokens)
-    for name, cap, (expected, most) in (
-        ("calls", budget.calls, (low.calls, high.calls)),
-        ("tokens", budget.tokens, tokens),
-        ("usd", budget.usd, (low.usd, high.usd)),
-    ):
-        if cap is None or expected is None or most is None:
-            continue
-        if cap >= most:
-            coverage = "covers the maximum"
-        elif cap >= expected:
-            coverage = "covers the expected cost, but not the maximum"
-        else:
-            coverage = f"covers {100 * cap / expected:.0f} % of the expected cost; the run would stop there"
-        lines.append(f"{name}={cap:,g} {coverage}")
-    return f"--budget: {'; '.join(lines)}" if lines else ""
