@@ -528,7 +528,8 @@ class JudgeLM(dspy.LM):
                 reply = await self._parameters.call(send, settings)
         except Exception as raised:
             error = limits.redact_error(raised)
-            if limits.may_be_charged(error):
+            lost = isinstance(error, lm15.TimeoutError) and error.status is None
+            if lost or getattr(error, "provider_code", None) in limits.MAY_BE_CHARGED:
                 self.limiter.budget.charge(slot.max_cost)
             raise error from None
         self._outages.responses += 1

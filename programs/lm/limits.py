@@ -48,6 +48,7 @@ INCOMPLETE = "incomplete response"
 """`provider_code` if the response was incomplete or not HTTP; the server may charge for it."""
 UNUSABLE = "unusable response"
 """`provider_code` if a whole response, which names the tokens to be paid, holds no reply."""
+MAY_BE_CHARGED = (MISMATCHED, INCOMPLETE, UNUSABLE)
 OVERLOAD_STATUSES = (429, 503, 529)
 """HTTP statuses of a server that wants fewer requests."""
 
@@ -84,12 +85,6 @@ def is_fatal(error: Exception) -> bool:
 def is_retryable(error: BaseException) -> bool:
     """Whether another attempt may succeed."""
     return isinstance(error, lm15.RETRYABLE_ERRORS) or dspy.is_retryable_lm_error(error)
-
-
-def may_be_charged(error: Exception) -> bool:
-    """Whether the server may charge for a request although its answer came too late, was lost or cannot be used."""
-    timed_out = isinstance(error, lm15.TimeoutError) and error.status is None
-    return timed_out or getattr(error, "provider_code", None) in (MISMATCHED, INCOMPLETE, UNUSABLE)
 
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
@@ -384,8 +379,8 @@ class PrefixWarmup:
     """
 
     def __init__(self) -> None:
-        self._first: dict[int, asyncio.Event] = {}
-        self._last_use: dict[int, float] = {}
+        self._attempted: dict[int, tuple[asyncio.Event, float]] = {}
+        """Hash of a source -> whether its first call was attempted, and when the latest one was; the oldest first."""
 
     @asynccontextmanager
     async def in_order(self, messages: Messages) -> AsyncIterator[None]:
@@ -395,22 +390,21 @@ class PrefixWarmup:
             yield
             return
         prefix = hash(source)
-        is_cached = self._last_use.get(prefix, -math.inf) > time.monotonic() - _PREFIX_LIFETIME
-        is_first = not is_cached and prefix not in self._first
-        if is_first:
-            self._first[prefix] = asyncio.Event()
-        elif not is_cached:
-            await self._first[prefix].wait()
+        event, used = self._attempted.get(prefix, (asyncio.Event(), -math.inf))
+        if used < time.monotonic() - _PREFIX_LIFETIME and (event.is_set() or prefix not in self._attempted):
+            event = asyncio.Event()
+            self._attempted[prefix] = event, -math.inf
+        else:
+            await event.wait()
         try:
             yield
         finally:
-            self._last_use.pop(prefix, None)
-            self._last_use[prefix] = time.monotonic()
+            event.set()
+            self._attempted.pop(prefix, None)
+            self._attempted[prefix] = event, time.monotonic()
             # A judge may serve for months.
-            if len(self._last_use) > 100_000:
-                del self._last_use[next(iter(self._last_use))]
-            if is_first:
-                self._first.pop(prefix).set()
+            if len(self._attempted) > 100_000:
+                del self._attempted[next(iter(self._attempted))]
 
 
 # --- waits and outages ---

@@ -12,7 +12,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import math
 import os
 import platform
 import sqlite3
@@ -40,9 +39,6 @@ Messages = list[dict[str, Any]]
 
 # --- replies ---
 
-IMPOSSIBLE = -9999.0
-"""Log-probability of a token that has none; servers that write a number there write this one."""
-
 
 @dataclass(frozen=True, slots=True)
 class Reply:
@@ -64,54 +60,15 @@ class Reply:
 
     def __post_init__(self) -> None:
         # A reply must be the same when it comes from the store.
-        object.__setattr__(self, "text", _storable(self.text))
-        object.__setattr__(self, "finish", _storable(self.finish))
+        object.__setattr__(self, "text", storable(self.text))
+        object.__setattr__(self, "finish", storable(self.finish))
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """The text without what UTF-8 or a database cannot hold."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def validated_reply(text: object, tokens: Iterable[object], finish: object, logprobs: Any) -> Reply:
-    """A reply from untrusted values, of a server.
-
-    Invalid counts become 0 (unknown). Alternatives whose log-probability is no finite number are left out, and a token
-    for which it is none has `IMPOSSIBLE`; log-probabilities without any number, or for what are no texts, become None.
-
-    Args:
-        text: The reply's text.
-        tokens: Input tokens, output tokens, and those of the input that came from the provider's prefix cache.
-        finish: Its finish reason.
-        logprobs: As in `Reply`.
-
-    Raises:
-        ValueError: Text or finish reason is not a string.
-    """
-    if not isinstance(text, str) or not isinstance(finish, str):
-        raise ValueError("not a text")
-    counts = [0.0 if isinstance(count, bool) else _number(count) or 0.0 for count in tokens]
-    given, replied, cached = (int(count) if 0 <= count < 10**15 else 0 for count in counts)
-    try:
-        found = [[(_storable(token), _number(p)) for token, p in alternatives] for alternatives in logprobs]
-    except (TypeError, ValueError, AttributeError):
-        found = []
-    usable = all(found) and any(p is not None for alternatives in found for _, p in alternatives)
-    by_token = tuple(
-        ((token, IMPOSSIBLE if p is None else p), *((other, q) for other, q in others if q is not None))
-        for (token, p), *others in (found if usable else ())
-    )
-    return Reply(text, given, replied, min(cached, given), finish, by_token or None)
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
 
 
 class LocalTransport:

@@ -35,7 +35,7 @@ from dspy._vendor.lm15 import transports
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.limits import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE, retry_after
-from debate_judge.programs.lm.replies import Messages, Reply, validated_reply
+from debate_judge.programs.lm.replies import Messages, Reply, storable
 from debate_judge.programs.lm.settings import is_loopback, redact_text
 
 if TYPE_CHECKING:
@@ -283,20 +283,17 @@ def read_reply(raw: bytes) -> Reply:
             # Some gateways send one with status 200, even beside a choice or in it.
             status = error.get("code") if isinstance(error, dict) else None
             return _no_completion(raw, status if isinstance(status, int) and status >= 400 else 500)
-        message, finish = choice["message"], choice.get("finish_reason")
+        message, finish, answer_id = choice["message"], choice.get("finish_reason"), response.get("id")
         finish = finish.lower() if isinstance(finish, str) else finish
         if message.get("refusal") and not message.get("content"):
             finish = "content_filter"
-        reply = validated_reply(
-            _text(message.get("content")) or message.get("refusal") or "",
-            _tokens(response.get("usage")),
-            _FINISH_REASONS[finish],
-            _logprobs(choice.get("logprobs")),
-        )
-        if reply.finish == "stop" and not reply.text.strip() and not reply.output_tokens:
+        text = _text(message.get("content")) or message.get("refusal") or ""
+        given, replied, cached = _tokens(response.get("usage"))
+        finish, logprobs = _FINISH_REASONS[finish], _logprobs(choice.get("logprobs"))
+        if finish == "stop" and not text.strip() and not replied:
             raise ValueError("no text, and no tokens of one")
-        answer_id = response.get("id")
-        return replace(reply, id=answer_id if isinstance(answer_id, str) else None)
+        answer_id = answer_id if isinstance(answer_id, str) else None
+        return Reply(text, given, replied, min(cached, given), finish, logprobs, answer_id)
     except (ValueError, LookupError, TypeError, AttributeError):
         return _no_completion(raw)
 
@@ -350,8 +347,8 @@ def _text(content: object) -> str:
     raise TypeError("content is neither text nor a list of parts")
 
 
-def _tokens(usage: Any) -> tuple[object, object, object]:
-    """Input tokens, those that are paid as output, and those of the input from the provider's cache."""
+def _tokens(usage: Any) -> tuple[int, int, int]:
+    """Input tokens, those that are paid as output, and those of the input from the provider's cache; 0 is unknown."""
     if not isinstance(usage, dict):
         return 0, 0, 0
     prompt, completion, total = (usage.get(f"{name}_tokens") for name in ("prompt", "completion", "total"))
@@ -359,18 +356,41 @@ def _tokens(usage: Any) -> tuple[object, object, object]:
         # Some providers count the tokens of the reasoning in the total alone.
         completion = max(completion, total - prompt)
     details = usage.get("prompt_tokens_details")
-    return prompt, completion, details.get("cached_tokens") if isinstance(details, dict) else 0
+    return _count(prompt), _count(completion), _count(details.get("cached_tokens") if isinstance(details, dict) else 0)
 
 
-def _logprobs(logprobs: Any) -> object:
-    """The alternatives of each token as in `Reply`, not yet validated; None where the server gives none."""
+def _count(value: Any) -> int:
+    number = 0.0 if isinstance(value, bool) else _number(value) or 0.0
+    return int(number) if 0 <= number < 10**15 else 0
+
+
+def _number(value: Any) -> float | None:
     try:
-        return [
-            [(t["token"], t["logprob"]), *((o["token"], o["logprob"]) for o in t.get("top_logprobs") or ())]
-            for t in logprobs["content"]
-        ]
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+IMPOSSIBLE = -9999.0
+"""Log-probability of a token that has none; servers that write a number there write this one."""
+
+
+def _logprobs(logprobs: Any) -> tuple[tuple[tuple[str, float], ...], ...] | None:
+    """The alternatives of each token as in `Reply`, without those whose log-probability is no finite number; a token
+    for which it is none has `IMPOSSIBLE`. None if the server gives no number, or some for what is no text."""
+    found, known = [], False
+    try:
+        for token in logprobs["content"]:
+            first, *others = [
+                (storable(t["token"]), _number(t["logprob"])) for t in (token, *(token.get("top_logprobs") or ()))
+            ]
+            given = [(text, p) for text, p in others if p is not None]
+            known = known or first[1] is not None or bool(given)
+            found.append(((first[0], IMPOSSIBLE if first[1] is None else first[1]), *given))
     except (LookupError, TypeError, AttributeError):
         return None
+    return tuple(found) if known else None
 
 
 # --- by LiteLLM ---

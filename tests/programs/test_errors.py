@@ -32,9 +32,9 @@ from debate_judge.programs.lm.limits import (
     retry_after,
     retry_wait,
 )
-from debate_judge.programs.lm.replies import IMPOSSIBLE, Reply, SqlStore
+from debate_judge.programs.lm.replies import Reply, SqlStore
 from debate_judge.programs.lm.settings import BudgetCaps, LMOptions, Price, redact, redact_text
-from debate_judge.programs.lm.transport import interpret_error, read_reply
+from debate_judge.programs.lm.transport import IMPOSSIBLE, interpret_error, read_reply
 from tests.stores import get, key, put
 
 
