@@ -36,9 +36,8 @@ PREFIX = "Text statistics: "
 """Beginning of every statement of the offline LM, so that none is mistaken for one of a real LM."""
 NOTHING = "Nothing to say: this offline stand-in for an LM only computes text statistics."
 
-# --- prompts: this project's, and DSPy's Chat and JSON prompts ---
+# --- prompts: this project's, and those of DSPy's ChatAdapter ---
 
-_DSPY_REQUEST = "\n\nRespond with "
 _OUTPUT_LIST = re.compile(r"^\d+\. `(\w+)` \((.*?)\):(.*)", re.MULTILINE)
 _TYPE = re.compile(r" \(((?:Literal|list|dict)\b.*|int|float|bool)\)\Z", re.DOTALL)
 
@@ -55,8 +54,6 @@ class Prompt:
     """Requested field -> its type as written in the prompt, else `str`. Empty for prompts without fields."""
     descriptions: dict[str, str]
     """Requested field -> its description, if the prompt has one."""
-    wants_json: bool
-    """Whether the reply has to be JSON."""
     user: str
     """The text of the last user message."""
 
@@ -72,13 +69,13 @@ def parse(system: str, user: str) -> Prompt:
         descriptions = {name: text[1:-1] for name, text in _sections(requested).items()}
         types = {name: _TYPE.search(text) for name, text in descriptions.items()}
         outputs = {name: match[1] if match else "str" for name, match in types.items()}
-        return Prompt(inputs, inputs.get("role", ""), outputs, descriptions, False, user)
+        return Prompt(inputs, inputs.get("role", ""), outputs, descriptions, user)
     _, _, listed = system.partition("Your output fields are:")
     fields, _, rest = listed.partition("\nAll interactions will be structured")
-    inputs, role = _sections(user.rpartition(_DSPY_REQUEST)[0] or user), rest.partition("your objective is:")[2].strip()
+    inputs, role = _sections(user.rpartition("\n\nRespond with ")[0] or user), rest.partition("your objective is:")[2]
     outputs = {name: type_name for name, type_name, _ in _OUTPUT_LIST.findall(fields)}
     descriptions = {name: text.strip() for name, _, text in _OUTPUT_LIST.findall(fields)}
-    return Prompt(inputs, role, outputs, descriptions, "Outputs will be a JSON object" in rest, user)
+    return Prompt(inputs, role.strip(), outputs, descriptions, user)
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -94,17 +91,8 @@ def render(prompt: Prompt, fields: dict[str, str]) -> str:
     """Write the reply: the values in `fields` of all requested fields, in the requested format."""
     if not prompt.outputs:
         return next(iter(fields.values()), "")
-    if prompt.wants_json:
-        typed = {name: _json_value(fields[name], type_name) for name, type_name in prompt.outputs.items()}
-        return json.dumps(typed, ensure_ascii=False)
     sections = [f"[[ ## {name} ## ]]\n{fields[name]}" for name in prompt.outputs]
     return "\n\n".join([*sections, "[[ ## completed ## ]]"])
-
-
-def _json_value(text: str, type_name: str) -> object:
-    if type_name == "bool" or type_name.startswith(("int", "float", "list", "dict")):
-        return json.loads(text.lower() if type_name == "bool" else text)
-    return text
 
 
 # --- rubrics: the features of an aspect with their weights, and guides that replace them ---
@@ -452,13 +440,6 @@ def _propose(prompt: Prompt) -> dict[str, str]:
     return {name: instruction if "instruction" in name else "Text:" for name in prompt.outputs}
 
 
-def _advise(prompt: Prompt) -> dict[str, str]:
-    """Write one habit for each named module, as SIMBA requests."""
-    modules = json.loads(prompt.input("module_names"))
-    advice = {module: _HABITS[_digest(f"{module} {prompt.user}")[0] % len(_HABITS)] for module in modules}
-    return {"module_advice": json.dumps(advice)}
-
-
 def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
@@ -475,7 +456,6 @@ _ROLES = {
     "factuality": _check_claim,
     "guide": _write_guide,
     "persona": _write_persona,
-    "module_advice": _advise,
 }
 """Requested field -> the function of the role that has it. Requests for instructions are recognised by that word in a
 field's name; all other fields get values by their type."""
