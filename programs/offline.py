@@ -26,7 +26,8 @@ from typing import Any
 import numpy as np
 
 from debate_judge.programs.lm.replies import LocalTransport, Reply
-from debate_judge.programs.parsing import NO_ISSUE, REQUEST
+from debate_judge.programs.parsing import NO_ISSUE
+from debate_judge.programs.role import REQUEST
 from debate_judge.programs.text_statistics import FEATURES, content_stems, measure, numbers_in, sentences
 
 MODEL = "offline/text-statistics-6"

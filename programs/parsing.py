@@ -246,9 +246,6 @@ def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
 NO_ISSUE = "NO ISSUE"
 """The decision of a Critic who has no objection (DEBATE, Algorithm 1, line 8)."""
 
-REQUEST = "Reply with these fields"
-"""The line of a prompt before the headers of the requested fields."""
-
 FIELDS = (
     *("rationale", "score", "feedback", "case_for_less", "case_for_more", "reasoning", "side", "final_score"),
     *("opinion", "factuality", "severity", "facts", "claims", "steps", "summary", "query"),
@@ -274,12 +271,6 @@ def escape(text: str) -> str:
 
 escape_cached = lru_cache(maxsize=1024)(escape)
 """`escape` with a cache, because a source is in every prompt about any of its candidates."""
-
-
-def excerpt(text: str, max_length: int = 100) -> str:
-    """The beginning of a reply, for error messages: one line, escaped and without control characters."""
-    line = escape(" ".join("".join(c if c.isprintable() else " " for c in text[: 4 * max_length]).split()))
-    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
 def parse_fields(reply: str, names: Sequence[str]) -> dict[str, str] | Unreadable:

@@ -42,6 +42,9 @@ SYSTEM = (
     "your content under each, nothing else."
 )
 
+REQUEST = "Reply with these fields"
+"""The line of a prompt before the headers of the requested fields."""
+
 UNUSABLE_FINISH_REASONS: dict[str, UnscoredReason] = {"content_filter": "refused", "length": "truncated"}
 """Finish reason after which the same call would fail again -> the reason why the item is unscored."""
 
@@ -107,7 +110,10 @@ class RoleLastAdapter(dspy.ChatAdapter):
         """For error messages: the beginning of the reply, and its key in the store of replies."""
         if self.response is None:
             return ""
-        text = parsing.excerpt(self.response.message.text or "")
+        # One line, escaped and without control characters.
+        printable = "".join(c if c.isprintable() else " " for c in (self.response.message.text or "")[:400])
+        text = parsing.escape(" ".join(printable.split()))
+        text = text if len(text) <= 100 else f"{text[:99]}…"
         key = f" [kept as {self.response.id}]" if self.response.id else ""
         return (f"; the reply was: {text}" if text else "") + key
 
@@ -153,7 +159,7 @@ def _user_text(signature: Any, inputs: Mapping[str, Any]) -> str:
     sections = [f"{header(name)}\n{texts[name]}" for name in ordered if texts.get(name)]
     # The aspect is named again, because its definition may be far above the request.
     aspect = _ASPECT_NAME.match(inputs.get("aspect") or "")
-    sections.append(f"{parsing.REQUEST}{f', about {aspect[1]} alone' if aspect else ''}:")
+    sections.append(f"{REQUEST}{f', about {aspect[1]} alone' if aspect else ''}:")
     for name, field in signature.output_fields.items():
         description, kind = field.json_schema_extra["desc"], field.annotation
         # `${NAME}` is DSPy's placeholder for a missing description.

@@ -24,15 +24,11 @@ def _set(text: str) -> frozenset[str]:
 
 
 STOP_WORDS = _set(
-    "a an the and or but nor so yet if then than that this these those there here it its it's he him his she her "
-    "hers they them their theirs we us our ours you your yours i me my mine myself himself herself itself "
-    "themselves who whom whose which what when where why how all any both each few more most other some such no "
-    "not only own same too very can will just do does did doing done have has had having be am is are was were "
-    "been being would could should may might must shall of in on at by for with about against between into "
-    "through during before after above below to from up down out off over under again further once as because "
-    "until while also n't 's 'm 're 've 'd 'll s t don't didn't doesn't isn't wasn't aren't weren't can't won't "
-    "wouldn't couldn't shouldn't haven't hasn't hadn't i'm that's you're they're we're i've oh yes no yeah ya "
-    "well like get got go really much many lot one two said say says told"
+    "a about above after again against all also am an and are as at be because been before being below between both "
+    "but by can could did do does down during each for from further get go got had has have he her him his how i if "
+    "in into is it its just many may me might more most much must my no nor not of on once one only or other our out "
+    "over own said same say says she so some than that the their them then there these they this those through to too "
+    "two under until up us was we well were what when where which while who whom why will with would you your"
 )
 """Words that carry grammar rather than content."""
 

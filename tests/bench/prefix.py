@@ -37,7 +37,7 @@ from debate_judge.programs.judge import DebateConfig, Unscored, corpus_items
 from debate_judge.programs.lm import engine
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import Messages, Reply
-from debate_judge.programs.parsing import REQUEST
+from debate_judge.programs.role import REQUEST
 from debate_judge.runs.runner import JudgeRunner
 from tests.bench.harness import Row, parser_of, publish
 
