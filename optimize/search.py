@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -99,13 +100,8 @@ class SearchSpace:
 
     @property
     def parameters(self) -> dict[str, tuple[Any, ...]]:
-        """Name -> values of the parameters that a trial suggests; roundings follow from its scores."""
-        return {
-            "knowledge": self.knowledge,
-            "persona": self.personas,
-            "rounds": self.rounds,
-            "tie_breaker": self.tie_breakers,
-        }
+        """Name -> values of the parameters that a trial suggests besides n; roundings follow from its scores."""
+        return {"knowledge": self.knowledge, "persona": self.personas, "tie_breaker": self.tie_breakers}
 
     def point(self, knowledge: str, persona: str, rounds: int, tie_breaker: bool) -> Point:
         """The point of these parameters, with unrounded scores. Those without effect have one value: persona and
@@ -337,6 +333,9 @@ _MIN_SCREEN: Mapping[Level, int] = MappingProxyType({"summary": 3, "sample": 30,
 _PRUNED_SHARE = 2 / 3
 """Share of the starting debates that are pruned on the first screen; what is suggested must beat these, too."""
 
+_STARTUP_TRIALS = 10
+"""Suggestions that spread over the space before TPE learns from what was tried."""
+
 _MAX_LOSS = 0.02
 """What a debate may lose against the best single call on train, and still be held on all sources."""
 
@@ -375,7 +374,7 @@ class SearchLimits:
 
 SEARCH_LIMITS: Mapping[str, SearchLimits] = MappingProxyType(
     {
-        "light": SearchLimits(512, 4, all_personas=False),
+        "light": SearchLimits(512, 3, all_personas=False),
         "medium": SearchLimits(2048, 20),
         "heavy": SearchLimits(1_000_000, 80),
     }
@@ -463,23 +462,25 @@ class Search:
         else:
             self._ask(self._singles)
             self._ask(starts, lambda point: next(iter(self._screens(point)), None))
-        # The first suggestions are random, so that n varies.
-        tpe = optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=len(starts) + min(10, suggestions))
+        startup = min(_STARTUP_TRIALS, suggestions)
         least_gains = (self._least_gain(starts), -_MAX_LOSS)
         try:
             study = optuna.create_study(
                 study_name=self.study_name,
                 storage=None if self.storage is None else _new_storage(self.storage),
                 direction="maximize",
-                sampler=tpe,
+                sampler=_startup_sampler(self.seed),
                 pruner=self.pruner or optuna.pruners.ThresholdPruner(lower=0.0),
             )
             for point in starts:
                 # A parameter without effect at this point may have a value that no trial suggests.
                 given = ((name, getattr(point, name), values) for name, values in self.space.parameters.items())
-                study.enqueue_trial({name: value if value in values else values[0] for name, value, values in given})
+                others = {name: value if value in values else values[0] for name, value, values in given}
+                study.enqueue_trial({"rounds": point.rounds, **others})
             objective = partial(self._objective, least_gains=least_gains)
-            study.optimize(objective, len(starts) + suggestions, catch=TooManyUnscoredError)
+            study.optimize(objective, len(starts) + startup, catch=TooManyUnscoredError)
+            study.sampler = optuna.samplers.TPESampler(seed=self.seed, n_startup_trials=0)
+            study.optimize(objective, suggestions - startup, catch=TooManyUnscoredError)
         except OSError as error:
             raise InputError(
                 "the study's file cannot be used",
@@ -514,7 +515,9 @@ class Search:
         from optuna import TrialPruned
 
         suggested = {name: trial.suggest_categorical(name, values) for name, values in self.space.parameters.items()}
-        point = self.space.point(**suggested)
+        # Either all numbers up to the most, or none and one.
+        step = max(1, self.space.rounds[-1] // max(1, len(self.space.rounds) - 1))
+        point = self.space.point(rounds=trial.suggest_int("rounds", 0, self.space.rounds[-1], step=step), **suggested)
         if point.rounds and point not in self.outcomes:
             for step, (screen, least_gain) in enumerate(zip(self._screens(point), least_gains, strict=False)):
                 trial.report(self._gain(point, screen) - least_gain, step)
@@ -620,6 +623,18 @@ def shuffled(names: Iterable[str], seed: int) -> list[str]:
     return sorted(
         set(names), key=lambda name: hashlib.blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest()
     )
+
+
+def _startup_sampler(seed: int) -> optuna.samplers.BaseSampler:
+    """Suggests n by a Sobol sequence, so that it varies even in a few trials, and the other parameters at random."""
+    from optuna.exceptions import ExperimentalWarning
+    from optuna.samplers import QMCSampler, RandomSampler
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        return QMCSampler(
+            seed=seed, scramble=True, independent_sampler=RandomSampler(seed), warn_independent_sampling=False
+        )
 
 
 def _new_storage(file: Path) -> optuna.storages.BaseStorage:
