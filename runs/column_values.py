@@ -40,7 +40,7 @@ WORDS = {
         "system": "system|model|architecture|method|generator|sys",
         "aspect": "aspect|criterion|criteria|dimension|metric|quality|attribute|category",
         "rating": "rating|score|value|grade|label|points|mark|stars|judgement|judgment|severity",
-        "verdict": "winner|preference|preferred|better|verdict|choice|chosen|selected|vote|label|best",
+        "verdict": "winner|preference|preferred|better|verdict|choice|chosen|selected|vote|votes|label|labels|best",
         "no verdict": "strength|confidence|date|id",
         # In cells.
         "tie": "tie|similar|equal|equally|same|both|neither|neutral|draw",
@@ -65,6 +65,8 @@ SEVERITIES = dict.fromkeys(("no-error", "no error", "none", "neutral"), 0) | dic
 _SCALES = (
     "strongly disagree|disagree,somewhat disagree|neutral,neither,neither agree nor disagree"
     "|agree,somewhat agree|strongly agree",
+    "strongly disagree|disagree|somewhat disagree,slightly disagree|neutral,neither,neither agree nor disagree"
+    "|somewhat agree,slightly agree|agree|strongly agree",
     "very poor,terrible,awful,very bad|poor,bad|fair,ok,okay,average,acceptable,neutral|good|very good"
     "|excellent,great,perfect",
     "never|rarely|sometimes|often|always",
@@ -76,6 +78,7 @@ _SCALES = (
     "negative,neg,n|neutral|positive,pos,p",
     "worse|same|better",
     "none|mild,slight,weak|moderate|strong,severe",
+    "✗,✘,❌|✓,✔,✅",
     "down,thumbs down,thumbsdown,dislike,👎|up,thumbs up,thumbsup,like,👍",
 )
 """Scales of words, lowest first; commas divide alternatives."""

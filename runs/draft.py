@@ -56,6 +56,7 @@ _NOT_A_RATING = re.compile(
 """Names of columns with ids, dates, durations, lengths or raters, and of those without a name."""
 _BEFORE_NUMBER = re.compile(rf"(?:^|[^A-Za-z])(?:{RATER_NAME.pattern}|[arp])[_ .-]?\{{x\}}", re.I)
 """The end of the name of a rater in a pattern, before its number."""
+_BEFORE_LETTER = re.compile(rf"(?:^|[^A-Za-z])(?:{RATER_NAME.pattern})[_ .-]?\{{x\}}", re.I)
 _STATISTIC = re.compile(
     r"(?:mean|avg|average|median|std|sd|z|zscore|z_score|norm(?:ali[sz]ed)?|raw_mean)_(?P<after>.+)"
     r"|(?P<before>.+)_(?:mean|avg|average|median|std|sd|sum|total|z|zscore|z_score|z_scores|norm(?:ali[sz]ed)?|rank)"
@@ -537,6 +538,9 @@ def _several_texts(table: _Table, draft: Draft, free: Sequence[str]) -> str | No
         return ""
     ratings = [key for key, column in table.columns.items() if key not in free and column.is_rated]
     possible = families([key for key in free if table.columns[key].role not in ("reference", "comment")])
+    if all(table.columns[key].role in ("source", "reference", "comment") for key in free):
+        # Beside no other texts, references are what was compared.
+        possible += families([key for key in free if table.columns[key].role == "reference"])
     for family in [*_texts_named_after_systems(table, free), *possible]:
         members = list(family.members.values())
         sources = all(table.columns[k].role == "source" and not table.columns[k].is_messages for k in members)
@@ -706,7 +710,8 @@ def _find_verdicts(table: _Table, draft: Draft) -> bool:
     texts = [draft.roles[role].removesuffix("[]") for role in ("response_a", "response_b")]
     winner = draft.roles.get("winner", "")
     verdicts = [winner] if winner in table.columns else table.matching(winner) if winner else []
-    verdicts = verdicts or _verdict_columns(table, texts)
+    if not verdicts and [*map(normalized_name, texts)] != ["chosen", "rejected"]:
+        verdicts = _verdict_columns(table, texts)
     if verdicts and "{value" not in winner:
         raters = [f for f in families(verdicts) if len(f.members) == len(verdicts) > 1]
         if one_hot := table.one_hot(verdicts):
@@ -995,7 +1000,8 @@ def _columns_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[
         _add_aspect(table, draft, name, columns, table.joined(name, columns))
     for family in families([key for key in keys if key not in used]):
         members = [*family.members.values()]
-        numbered = _BEFORE_NUMBER.search(family.pattern) if family.numbered else None
+        lettered = all(len(part) == 1 for part in family.members) and _BEFORE_LETTER.search(family.pattern)
+        numbered = _BEFORE_NUMBER.search(family.pattern) if family.numbered else lettered
         by_name = all(is_rater_name(re.sub(r"[_ .-]?\d+$", "", part)) for part in family.members)
         if not used & {*members} and (by_name or numbered):
             stem = family.pattern.replace(numbered[0] if numbered else "{x}", "").strip("_.- ()")
