@@ -115,15 +115,15 @@ def run(flags: CompareFlags) -> int:
         for lm in clients[1:]:
             lm.share_budget(clients[0])
         tracker = stack.enter_context(_tracked(plan))
-        comparison, incomplete = _compare_entrants(plan, lms)
-        record = {**comparison.to_json(), **plan.to_json()}
+        plan, incomplete = _compare_entrants(plan, lms)
+        record = {**plan.comparison.to_json(), **plan.to_json()}
         if flags.json:
             write_json(flags.json, {**record, "lm_calls": {lm.model: lm.meter.counts() for lm in clients}}, "--json")
-        places = _write(comparison, plan, clients, tracker, record)
-        show(*_summary(comparison, plan, clients, places))
+        places = _write(plan, clients, tracker, record)
+        show(*_summary(plan, clients, places))
     for name in incomplete:
         remedy = f"fix the cause, or allow more with --max-unscored, and {RESUME_HINT}"
-        print_error(f"{name}: {comparison.failed[name]}\n  remedy:   {remedy}")
+        print_error(f"{name}: {plan.comparison.failed[name]}\n  remedy:   {remedy}")
     return EXIT_LM if incomplete else 0
 
 
@@ -156,7 +156,7 @@ class ComparisonPlan:
 
     flags: CompareFlags
     comparison: Comparison
-    """What is compared; so far it has the judges whose scores are from files alone."""
+    """What is compared; before the evaluation it has the judges whose scores are from files alone."""
     entrants: tuple[Entrant, ...]
     groups: str
     """What the groups are, in words."""
@@ -384,9 +384,9 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
 # --- the evaluation, and its cost estimate ---
 
 
-def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> tuple[Comparison, list[str]]:
-    """Evaluate all entrants, LM by LM; returns the comparison, and the judges that left too many texts without a score,
-    which is an error if no other is left."""
+def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> tuple[ComparisonPlan, list[str]]:
+    """Evaluate all entrants, LM by LM; returns the plan with their scores, and the judges that left too many texts
+    without a score, which is an error if no other is left."""
     judges: dict[str, EvaluatedJudge] = {}
     failed: dict[str, Exception] = {}
     for choice, lm in lms.items():
@@ -408,7 +408,7 @@ def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> 
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
     why = {name: " ".join(str(error).split()) for name, error in failed.items()}
     compared = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=why)
-    return compared, list(incomplete)
+    return replace(plan, comparison=compared), list(incomplete)
 
 
 def _usable_entrants(
@@ -579,8 +579,9 @@ def _verdict(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _notes(comparison: Comparison, plan: ComparisonPlan) -> list[str]:
+def _notes(plan: ComparisonPlan) -> list[str]:
     """How the figures were made, and their limits."""
+    comparison = plan.comparison
     lines, p_values = [plan.heading], comparison.corrected_p_values
     if comparison.level == "system":
         lines.append(
@@ -622,15 +623,13 @@ def _price_note(comparison: Comparison) -> str:
     return "no column of costs: the offline LM is free"
 
 
-def _summary(
-    comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM], places: Mapping[str, str]
-) -> list[OutputBlock]:
+def _summary(plan: ComparisonPlan, lms: list[JudgeLM], places: Mapping[str, str]) -> list[OutputBlock]:
     """What is printed: one screen, and before it, if verbose, all tables of the report."""
-    blocks: list[OutputBlock] = []
+    comparison, blocks = plan.comparison, list[OutputBlock]()
     asked = [lm for lm in lms if lm.meter.requested]
     if plan.flags.verbose:
         blocks += [part for tables in evidence_tables(comparison).values() for table in tables for part in (table, "")]
-        blocks += [*_notes(comparison, plan), ""]
+        blocks += [*_notes(plan), ""]
         blocks += [part for lm in asked for part in (cost_table(lm.meter, lm.price), "")]
     return [
         *blocks,
@@ -646,8 +645,8 @@ def _summary(
     ]
 
 
-def _report(comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM]) -> Report:
-    corpus = comparison.corpus
+def _report(plan: ComparisonPlan, lms: list[JudgeLM]) -> Report:
+    comparison, corpus = plan.comparison, plan.comparison.corpus
     names = {name: name for name in comparison.rows}
     costs = []
     for name, judge in comparison.rows.items():
@@ -667,7 +666,7 @@ def _report(comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM]) ->
         title=f"{corpus.origin.name}: {len(names)} judges, {plan.lm}",
         verdict=[*_verdict(comparison), table, *agreement_chart(comparison, names)],
         sections={
-            "Statistics": _notes(comparison, plan),
+            "Statistics": _notes(plan),
             **evidence_tables(comparison),
             "Cost": [DataTable(header, costs, note), *(cost_table(lm.meter, lm.price) for lm in lms)],
             "Reproduce": reproduce_blocks(as_command("compare", plan.flags), reproduced),
@@ -681,13 +680,7 @@ def _report(comparison: Comparison, plan: ComparisonPlan, lms: list[JudgeLM]) ->
 # --- what is written ---
 
 
-def _write(
-    comparison: Comparison,
-    plan: ComparisonPlan,
-    lms: list[JudgeLM],
-    tracker: Tracker,
-    record: Mapping[str, object],
-) -> dict[str, str]:
+def _write(plan: ComparisonPlan, lms: list[JudgeLM], tracker: Tracker, record: Mapping[str, object]) -> dict[str, str]:
     """Write the report and log the run; returns where they are, by a word for each.
 
     If that fails there is a warning only, so that the comparison itself is not lost.
@@ -700,11 +693,10 @@ def _write(
             file = Path(flags.store, "comparisons", plan.name, "report.html")
             if flags.json is not None:
                 file = Path(flags.json).with_name(f"{Path(flags.json).stem}-report.html")
-            report = _report(comparison, plan, lms)
-            artifacts["report.html"] = write_pages(report, file, full=flags.report == "full")
+            artifacts["report.html"] = write_pages(_report(plan, lms), file, full=flags.report == "full")
             places["Report"] = str(file)
         output = "run"
-        _log(tracker, comparison, plan, record, artifacts)
+        _log(tracker, plan, record, artifacts)
         places["MLflow"] = tracker.ui_command or tracker.run_link()
     except (InputError, TrackingError) as error:
         print(f"warning: the {output} could not be written: {error}", file=sys.stderr)
@@ -737,16 +729,11 @@ def _params(plan: ComparisonPlan) -> dict[str, str]:
     return {"lm": plan.lm, "aspects": ",".join(aspect.name for aspect in plan.comparison.aspects)}
 
 
-def _log(
-    tracker: Tracker,
-    comparison: Comparison,
-    plan: ComparisonPlan,
-    record: Mapping[str, object],
-    artifacts: Mapping[str, str],
-) -> None:
+def _log(tracker: Tracker, plan: ComparisonPlan, record: Mapping[str, object], artifacts: Mapping[str, str]) -> None:
     """Log the figures, a nested run for each judge, and `artifacts` by name; metric names are those of compiles."""
     import mlflow
 
+    comparison = plan.comparison
     for name, judge in comparison.rows.items():
         average = comparison.agreement(name)
         absolute = comparison.absolute_agreement.get(name)
