@@ -9,7 +9,6 @@ runs/store/exports/NAME[tie_breaker=true]   # an export with another setting and
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,6 @@ from debate_judge.programs.make_lm import OFFLINE
 from debate_judge.runs.export import Export, in_mlflow, open_export, resolve_lm
 from debate_judge.runs.flags import split_commas
 from debate_judge.runs.shared_flags import parse_option_value, personas, read_text_files
-
-Settings = Mapping[str, Any]
 
 LM = "lm"
 """The setting in brackets that names a judge's own LM; all others are settings of the judge."""
@@ -52,16 +49,14 @@ class JudgeSpec:
 
     address: str
     """Name of a preset, `module:Class`, or the folder or MLflow address of an export."""
-    settings: Settings = field(default_factory=dict)
-    """The settings in brackets."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The settings in brackets, with their values as they are written."""
     export: Export | None = None
 
     @property
     def brackets(self) -> str:
         """The settings as the user writes them."""
-        if not self.settings:
-            return ""
-        return f"[{','.join(f'{name}={_format_value(value)}' for name, value in self.settings.items())}]"
+        return f"[{','.join(f'{name}={text}' for name, text in self.settings.items())}]" if self.settings else ""
 
     @property
     def name(self) -> str:
@@ -128,7 +123,7 @@ def choose_lms(
     choices = []
     for judge in specs:
         export = judge.export or first
-        own = str(judge.settings[LM]) if LM in judge.settings else None
+        own = judge.settings.get(LM)
         name = own or lm or (default if export is None else str(export.manifest.lm.spec))
         address = api_base if name.partition("/")[0] == default.partition("/")[0] else None
         compiled: dict[str, Any] = {}
@@ -177,13 +172,13 @@ def _parse(text: str) -> Iterator[JudgeSpec]:
     address, bracket, inside = text.partition("[")
     if bracket and not inside.endswith("]"):
         raise _unreadable(text)
-    values: dict[str, list[Any]] = {}
+    values: dict[str, list[str]] = {}
     for setting in split_commas(inside[:-1]):
         name, equals, value = setting.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not name or name in values:
             raise _unreadable(text)
-        values[name] = [_parse_value(alternative.strip()) for alternative in value.split("|")]
+        values[name] = [alternative.strip() for alternative in value.split("|")]
     for combination in product(*values.values()):
         yield JudgeSpec(address.strip(), dict(zip(values, combination, strict=True)))
 
@@ -202,12 +197,6 @@ def _parse_value(text: str) -> Any:
     if text.startswith("[") and text.endswith("]"):
         return [_parse_value(part) for part in split_commas(text[1:-1])]
     return parse_option_value(text)
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, list):
-        return "[" + ",".join(map(_format_value, value)) + "]"
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 # --- judges ---
@@ -250,7 +239,7 @@ def _judge(spec: JudgeSpec, compiled: Judge | None, persona_texts: Mapping[str, 
     Raises:
         InputError: It quotes what the user wrote.
     """
-    settings = {name: value for name, value in spec.settings.items() if name != LM}
+    settings = {name: _parse_value(text) for name, text in spec.settings.items() if name != LM}
     if compiled is None and spec.address not in JUDGES and ":" not in spec.address:
         remedy = did_you_mean(spec.address, JUDGES, cutoff=0.4)
         raise InputError(f"unknown judge {spec.address!r}", field="--judges", expected=expected_judges(), remedy=remedy)
@@ -264,7 +253,7 @@ def _judge(spec: JudgeSpec, compiled: Judge | None, persona_texts: Mapping[str, 
         raise input_error.replaced(field="--judges", found=spec.name) from error
 
 
-def _varied(judge: Judge, settings: Settings, persona_texts: Mapping[str, str]) -> Judge:
+def _varied(judge: Judge, settings: Mapping[str, Any], persona_texts: Mapping[str, str]) -> Judge:
     """A copy of the judge with these settings changed, and the same instructions."""
     config, state = {**judge.config(), **settings}, judge.dump_state()
     allowed = [name for name in judge.config() if name not in (*_OF_PERSONA, "precedents")]
