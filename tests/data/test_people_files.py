@@ -151,7 +151,17 @@ CODED, TICKED = table(8, coded), by_raters(6, ticked)
 MISSING = table(12, lambda n: reply(n, warm=(1, 3, 5, 99)[n % 4], kind=(2, 4, -1, 5)[n % 4]))
 CODES, APPROVED = 'codes = {0 = "a", 1 = "b", 2 = "tie"}', 'keep = {AssignmentStatus = "Approved"}'
 WORDS = Read(12, {"clear": 2.0, "useful": 2.75, "stars": 2.0, "safe": 0.5})
+LETTERS = [
+    {"prompt": said(n), "reply": said(20 + n), "Rater A - tone": 1 + n % 3, "Rater B - tone": 2} for n in range(6)
+]
+CHOSEN = [
+    {"prompt": said(n), "chosen": said(20 + n), "chosen_model": "a", "rejected": said(50 + n), "rejected_model": "b"}
+    for n in range(6)
+]
+
 KINDS: dict[str, tuple[str, Rows, Sequence[str], Read]] = {
+    "raters with letters": ("letters.csv", LETTERS, (), Read(6, {"tone": 2.0}, 2)),
+    "chosen and rejected": ("chosen.jsonl", CHOSEN, (), Read(12, {"preference": 1.0})),
     "verdicts as arrows": ("a.csv", table(8, arrows), (), Read(16, {"preference": 0.375})),
     "and of aspects": ("a.jsonl", table(6, of_raters_and_aspects), (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2)),
     "several texts in a row": ("a.csv", by_raters(4, hit), (), Read(8, {"mark": 3.0}, 2)),
