@@ -161,7 +161,6 @@ CHOSEN = [
 
 KINDS: dict[str, tuple[str, Rows, Sequence[str], Read]] = {
     "raters with letters": ("letters.csv", LETTERS, (), Read(6, {"tone": 2.0}, 2)),
-    "chosen and rejected": ("chosen.jsonl", CHOSEN, (), Read(12, {"preference": 1.0})),
     "verdicts as arrows": ("a.csv", table(8, arrows), (), Read(16, {"preference": 0.375})),
     "and of aspects": ("a.jsonl", table(6, of_raters_and_aspects), (), Read(6, {"fluency": 2.75, "truth": 0.5}, 2)),
     "several texts in a row": ("a.csv", by_raters(4, hit), (), Read(8, {"mark": 3.0}, 2)),
@@ -191,6 +190,11 @@ def test_a_kind_of_file_is_read_in_two_steps(
     draft, corpus = read(written(tmp_path / name, *rows), tmp_path, *answers)
     assert figures(corpus) == expected
     assert draft.is_open == (rows is CODED)
+
+
+def test_a_column_beside_chosen_and_rejected_is_no_verdict(tmp_path: Path) -> None:
+    draft, corpus = read(written(tmp_path / "chosen.jsonl", CHOSEN), tmp_path)
+    assert (draft.built_in, len(corpus.groups), draft.questions) == ("pairs", 6, [])
 
 
 def test_a_file_that_needs_an_answer_is_not_read_without_it(tmp_path: Path) -> None:
