@@ -20,6 +20,7 @@ from debate_judge.programs import options_of
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
 from debate_judge.programs.judge import corpus_items
 from debate_judge.runs.estimates import (
+    NO_LIMITS,
     Estimate,
     EstimateTarget,
     Stage,
@@ -61,7 +62,7 @@ def estimate_compile(plan: CompilePlan, reply_lengths: str = "") -> Estimate:
     with RunProgress() as progress, progress.track("dry run, cases", 2) as steps:
 
         def work(case: EstimateCase, runner: JudgeRunner) -> None:
-            reflection_lm = make_reflection_lm(settings, runner.lm, DryRunTransport(case))
+            reflection_lm = make_reflection_lm(settings, runner.lm, NO_LIMITS, DryRunTransport(case))
             learn_and_measure(CompileRun(sample, runner, reflection_lm, at_most=case.at_most))
             steps.advance()
 

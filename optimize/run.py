@@ -24,7 +24,6 @@ from debate_judge.programs.examples import examples_of, render_examples
 from debate_judge.programs.lm.replies import LocalTransport, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import redact
 from debate_judge.programs.make_lm import make_lm
-from debate_judge.runs.estimates import NO_LIMITS
 from debate_judge.runs.export import save
 from debate_judge.runs.flags import changed_settings
 from debate_judge.runs.mlflow_store import tracking_errors
@@ -46,6 +45,7 @@ from debate_judge.runs.tracking import (
 if TYPE_CHECKING:
     from debate_judge.optimize.settings import Settings
     from debate_judge.programs.lm.engine import JudgeLM
+    from debate_judge.programs.lm.settings import LMOptions
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +59,11 @@ _MAX_TOKENS = 4000
 """Least `max_tokens` of its calls, whose replies hold an analysis and a guide, or complete instructions."""
 
 
-def make_reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTransport | None = None) -> JudgeLM:
-    """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`.
-
-    An estimate passes the `transport` of a dry run, which has no limits.
+def make_reflection_lm(
+    settings: Settings, lm: JudgeLM, options: LMOptions, transport: LocalTransport | None = None
+) -> JudgeLM:
+    """The LM that `--reflection-lm` names, with the store, counts and budget of the judge's LM `lm`; an estimate passes
+    the `transport` of a dry run.
 
     Raises:
         InputError: There is no such LM, or a budget in money was set and the price is unknown.
@@ -75,7 +76,7 @@ def make_reflection_lm(settings: Settings, lm: JudgeLM, transport: LocalTranspor
         concurrency=settings.concurrency,
         temperature="none" if settings.temperature == "none" else _TEMPERATURE,
         max_tokens="none" if settings.max_tokens == "none" else max(settings.max_tokens, _MAX_TOKENS),
-        options=NO_LIMITS if transport is not None else lm_options(settings),
+        options=options,
         transport=transport,
         flag="--reflection-lm",
     ).share_run(lm, REFLECTION)
@@ -111,7 +112,7 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[tuple[Comp
         cache = DebateCache() if plan.cross_validated else None
         with JudgeRunner(lm, progress=progress, cache=cache) as runner:
             # Before the tracker: settings that name no LM leave no run.
-            reflection_lm = make_reflection_lm(settings, lm)
+            reflection_lm = make_reflection_lm(settings, lm, lm_options(settings))
             with Tracker(
                 uri=os.environ.get("MLFLOW_TRACKING_URI"),
                 store=store,

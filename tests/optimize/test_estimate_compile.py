@@ -16,7 +16,7 @@ from debate_judge.optimize.plan import make_plan
 from debate_judge.optimize.run import make_reflection_lm
 from debate_judge.optimize.settings import Settings
 from debate_judge.programs.dry_run import DryRunTransport, EstimateCase
-from debate_judge.runs.estimates import Estimate
+from debate_judge.runs.estimates import NO_LIMITS, Estimate
 from debate_judge.runs.runner import JudgeRunner
 from debate_judge.runs.shared_flags import personas
 from tests.config_keys import keys
@@ -99,7 +99,7 @@ def test_a_light_compile_by_folds_executes_no_more_than_it_takes_at_most(monkeyp
     most = estimate_compile(make_plan(settings, personas(None))).total[1].calls
     lm = scripted_lm(always_disputing)
     with JudgeRunner(lm, progress=False) as runner:
-        author = make_reflection_lm(settings, lm, DryRunTransport(EstimateCase(100, at_most=True)))
+        author = make_reflection_lm(settings, lm, NO_LIMITS, DryRunTransport(EstimateCase(100, at_most=True)))
         compiled(settings, personas(None), runner, author)
     # Each call once: what stages and folds have in common is not paid again.
     assert len(lm.prompts) == len(set(lm.prompts))
