@@ -12,14 +12,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from debate_judge.data.agreement.decisions import (
-    DecisionResult,
-    DecisionRule,
-    evaluate_decisions,
-    find_decision_rules,
-)
-from debate_judge.data.agreement.figures import GroupScores, plain
-from debate_judge.data.schema import Aspect, Candidate, RatedGroup, Scale, Task
+from debate_judge.data.schema import Aspect, Scale, Task
 from debate_judge.runs import agreement as command
 from debate_judge.runs.comparison.figures import EvaluatedJudge
 from debate_judge.runs.comparison.job import read_external
@@ -147,86 +140,3 @@ def test_what_is_missing_is_unscored_and_counted(tmp_path: Path) -> None:
     for aspect in ("coherence", "fluency"):
         assert judge.scores[aspect][0].scores == (None, 20.0, 30.0)
     assert judge.scores["coherence"][2].scores == (None, None, None)
-
-
-# --- decisions ---
-
-BINARY, PAIRS = DecisionRule("binary", 0.5, 0.5), DecisionRule("pairs")
-Values = tuple[float | None, ...]
-
-
-@pytest.mark.parametrize(
-    ("scale", "ratings", "expected"),
-    [
-        # One yes or no per candidate; also in groups of two, which are not taken for contests then.
-        (Scale(0, 1), [((1,), (0,)), ((0,), (1,))], BINARY),
-        (Scale(1, 5), [((1,),), ((5,),)], DecisionRule("binary", 3.0, 3.0)),
-        # Shares of sentences, on the same scale.
-        (Scale(0, 1), [((1,),), ((1 / 3,),), ((0,),)], None),
-        # Preferences: a tie is a third value.
-        (Scale(0, 1, 0.5), [((1,), (0,)), ((0.5,), (0.5,))], PAIRS),
-        (Scale(1, 5), [((4,), (2,)), ((3,), (3,))], PAIRS),
-        (Scale(1, 5), [((4,), (2,)), ((3,),)], None),
-        (Scale(1, 5), [((4,), (4,)), ((3,), (3,))], None),
-        # Two values that are not the ends of the scale are two grades.
-        (Scale(1, 5), [((4,),), ((5,),)], None),
-        (Scale(0, 1), [((1,),), ((1,),)], None),
-    ],
-)
-def test_the_ratings_say_what_is_decided(
-    scale: Scale, ratings: list[tuple[tuple[float, ...], ...]], expected: DecisionRule | None
-) -> None:
-    def rated(name: str, values: tuple[float, ...]) -> Candidate:
-        return Candidate(name, f"text {name}", {"quality": values} if values else {})
-
-    groups = [
-        RatedGroup(f"g{i}", f"Source {i}.", tuple(rated(f"{i}{j}", v) for j, v in enumerate(group)))
-        for i, group in enumerate(ratings)
-    ]
-    rules = find_decision_rules(groups, [Aspect("quality", "Is it good?", scale)])
-    assert rules == ({} if expected is None else {"quality": expected})
-
-
-def scores(*groups: tuple[Values, Values]) -> list[GroupScores]:
-    """One group per argument: (ratings, scores)."""
-    return [GroupScores(f"g{i}", tuple(map(str, range(len(r)))), r, s) for i, (r, s) in enumerate(groups)]
-
-
-def decided(groups: list[GroupScores], rule: DecisionRule = BINARY, **options: bool) -> DecisionResult:
-    return evaluate_decisions({"quality": groups}, {"quality": rule}, **options)["quality"]
-
-
-def values(result: DecisionResult) -> dict[str, float | None]:
-    return {name: measure.value for name, measure in result.measures.items()}
-
-
-def test_binary_decisions_by_hand() -> None:
-    # Positive are .9 .4 .8 .5, negative .2 .6 and one without a score: TP = 3 (.5 counts), FN = 1, FP = 1, TN = 1.
-    result = decided(scores(((1, 0), (0.9, 0.2)), ((1, 0), (0.4, 0.6)), ((1, 0), (0.8, None)), ((1, None), (0.5, 0.7))))
-    assert result.labels == {"positive": 4, "negative": 3}
-    assert result.decisions == {"positive": 4, "negative": 2}
-    assert (result.undecided, result.sources, result.majority_accuracy) == (1, 4, 4 / 7)
-    # Scores off the scale are ranked and not cut: -1.5 beats both, -2 beats -4 alone.
-    metric = decided(scores(((1,), (-1.5,)), ((0,), (-4,)), ((1,), (-2,)), ((0,), (-1.8,))), on_scale=False)
-    assert (values(metric), metric.decisions, metric.lower_label) == ({"auroc": 3 / 4}, {}, {})
-    # Raters who are evenly split give no label.
-    split = decided(scores(((1, 0.5), (0.9, 0.9)), ((0, 0.5), (0.1, 0.9))))
-    assert (split.ties, split.labels, values(split)["accuracy"]) == (2, {"positive": 1, "negative": 1}, 1.0)
-    silent = decided(scores(((1, 0), (None, None))))
-    assert (set(values(silent).values()), silent.undecided, silent.majority_accuracy) == ({None}, 2, 0.5)
-    json.dumps(plain(silent), allow_nan=False)
-    assert evaluate_decisions({"quality": scores(((None, None), (0.9, 0.1)))}, {"quality": BINARY}) == {}
-
-
-def test_pairs_by_hand() -> None:
-    # Win and win, loss and tie, tie and tie, win and loss, win and nothing.
-    ratings = ((1, 0), (0, 1), (0.5, 0.5), (1, 0), (1, 0))
-    pairs = scores(*zip(ratings, ((3, 2), (2, 2), (4, 4), (1, 2), (None, 2)), strict=True))
-    result = decided(pairs, PAIRS)
-    # Kappa: (8/16 - 5/16) / (11/16). AUROC: better minus worse is 1, 0, -1; against -1, 0, 1 that is 4.5 of 9.
-    expected = {"accuracy": 2 / 4, "kappa": 3 / 11, "balanced_accuracy": (1 / 2 + 1 + 0) / 3, "auroc": 1 / 2}
-    assert values(result) == pytest.approx(expected)
-    assert (result.labels, result.decisions) == ({"win": 3, "tie": 1, "loss": 1}, {"win": 1, "tie": 2, "loss": 1})
-    assert (result.undecided, result.majority_accuracy, result.lower_label) == (1, 3 / 5, {})
-    # Which of two scores is higher can be told on any scale.
-    assert decided(pairs, PAIRS, on_scale=False) == result
