@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from types import MappingProxyType
@@ -310,13 +310,13 @@ class ChatEval(ItemJudge):
         for turn in range(1 if self.communication == "none" else rounds + 1):
             messages = ""
             if turn and self.summarizer is not None:
-                debate = _joined(m for m in discussion.turns if m.role != SUMMARIZER)
+                debate = "\n\n".join(str(m) for m in discussion.turns if m.role != SUMMARIZER)
                 discussion = _extended(discussion, [await self.summarizer.speak(items[0], debate, turn)])
                 messages = str(discussion.turns[-1])
             for batch in batches:
                 if discussion.failure is not None:
                     return discussion
-                debate = messages or _joined(discussion.turns)
+                debate = messages or str(discussion)
                 # Distinct numbers of samples, so that referees with the same role do not share them.
                 samples = {name: range(i * self.samples, (i + 1) * self.samples) for i, name in enumerate(names)}
                 said = await gather(self.roles[name].speak(items, debate, turn, samples[name]) for name in batch)
@@ -345,11 +345,6 @@ class ChatEval(ItemJudge):
         """Rebuild a judge; `roles` may also be a list of names of built-in roles, which are numbered if repeated."""
         roles = config["roles"]
         return cls(**{**config, "roles": roles if isinstance(roles, Mapping) else _builtin_roles(roles)})
-
-
-def _joined(messages: Iterable[Turn]) -> str:
-    """Messages as others read them."""
-    return "\n\n".join(map(str, messages))
 
 
 def _extended(discussion: Transcript, said: Sequence[Message | Failure]) -> Transcript:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Literal, get_args
 
@@ -30,27 +30,18 @@ from debate_judge.programs.lm.settings import EXAMPLE_LM
 
 # --- the transcript of a debate, which is what the paper's Commander keeps (DEBATE, section 2) ---
 
-RoleName = str
-"""Name of a role: scorer, critic or tie-breaker in a debate; other judges have their own."""
-
 UnscoredReason = Literal[
-    "unreadable reply",
-    "refused",
-    "truncated",
-    "too long",
-    "no log-probabilities",
-    "lm error",
-    "search error",
-    "metric error",
-    "no text",
-]
+    "unreadable reply", "refused", "truncated", "too long", "no log-probabilities", "lm error", "search error",
+    "metric error", "no text",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One parsed reply. Round 0 is the Scorer's first turn; round i is the Critic's i-th reply and the revision."""
 
-    role: RoleName
+    role: str
+    """Scorer, critic or tie-breaker in a debate; other judges have their own."""
     round: int
     text: str
     score: float | None = None
@@ -58,12 +49,17 @@ class Turn:
     calls: float = 1
     """LM calls that this turn took: 2 if the first reply was unreadable; of a call about several items, its share."""
 
+    def __str__(self) -> str:
+        """The turn as prompts show it, on one line, so that no text can pose as another speaker's turn."""
+        score = "" if self.score is None else f", score {self.score:g}"
+        return f"{self.role.capitalize()}, round {self.round}{score}: {' '.join(self.text.split())}"
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Why a debate ended early, and where."""
 
-    role: RoleName
+    role: str
     round: int
     reason: UnscoredReason
     detail: str
@@ -75,22 +71,21 @@ class Transcript:
     """Turns in order. The transcript of n rounds begins with that of every smaller number of rounds."""
 
     turns: tuple[Turn, ...] = ()
-    failure: Failure | None = field(default=None)
+    failure: Failure | None = None
 
     def add(self, addition: Turn | Failure) -> Transcript:
         """The transcript with one more turn, or with the failure that ended it."""
         if isinstance(addition, Failure):
-            return replace(self, failure=addition)
-        return replace(self, turns=(*self.turns, addition))
+            return Transcript(self.turns, addition)
+        return Transcript((*self.turns, addition), self.failure)
 
     def until(self, rounds: int) -> Transcript:
         """The transcript as it was after `rounds` rounds."""
         last_round = max((entry.round for entry in (*self.turns, self.failure) if entry is not None), default=0)
         if last_round <= rounds:
             return self
-        turns = tuple(t for t in self.turns if t.round <= rounds)
         failure = self.failure if self.failure is not None and self.failure.round <= rounds else None
-        return replace(self, turns=turns, failure=failure)
+        return Transcript(tuple(turn for turn in self.turns if turn.round <= rounds), failure)
 
     @property
     def score(self) -> float | None:
@@ -113,19 +108,10 @@ class Transcript:
 
     def __str__(self) -> str:
         """The debate as prompts show it: a paragraph for each turn, oldest first, so that the text only grows."""
-        return "\n\n".join(_line(turn) for turn in self.turns)
+        return "\n\n".join(map(str, self.turns))
 
 
 EMPTY = Transcript()
-
-
-def _line(turn: Turn) -> str:
-    # On one line, so that no text can pose as another speaker's turn.
-    text = " ".join(turn.text.split())
-    name = turn.role.capitalize()
-    if turn.score is None:
-        return f"{name}, round {turn.round}: {text}"
-    return f"{name}, round {turn.round}, score {turn.score:g}: {text}"
 
 
 # --- judgements ---
@@ -424,11 +410,8 @@ def call_result(
     fields: dict[str, list[Any]] = {"score": [*scores], "reason": [*reasons], "judgement": [*judgements]}
     if cut is not None:
         fields["decision"] = [None if score is None else score >= cut for score in scores]
-    if as_lists:
-        result: dict[str, Any] = {f"{name}s": values for name, values in fields.items()}
-    else:
-        result = {name: value for name, (value,) in fields.items()}
-    return dspy.Prediction(**result, **({} if cut is None else {"cut": cut}))
+    named = ((f"{name}s", values) if as_lists else (name, values[0]) for name, values in fields.items())
+    return dspy.Prediction(**dict(named), **({} if cut is None else {"cut": cut}))
 
 
 # --- checks of options ---
@@ -437,13 +420,8 @@ def call_result(
 def whole_number(name: str, value: object, minimum: int = 0, maximum: float = inf) -> int:
     """The value of the option `name`, which must be a whole number from `minimum` to `maximum`."""
     if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
-        upper = "up" if maximum == inf else f"to {maximum}"
-        raise InputError(
-            f"not a usable value of {name}",
-            field=name,
-            expected=f"a whole number from {minimum} {upper}",
-            found=repr(value)[:40],
-        )
+        expected = f"a whole number from {minimum} {'up' if maximum == inf else f'to {maximum}'}"
+        raise InputError(f"not a usable value of {name}", field=name, expected=expected, found=repr(value)[:40])
     return value
 
 
@@ -484,10 +462,6 @@ class AspectJudge:
                 expected="given",
                 found=self.granularity,
             )
-
-    def reported_score(self, judgement: Judgement, aspect: Aspect) -> float | None:
-        """The score, rounded to the granularity; None if there is none."""
-        return round_to_granularity(judgement, aspect, self.granularity)
 
 
 def default_granularity(judge: Judge, aspect: Aspect) -> Granularity:

@@ -574,7 +574,7 @@ def score_of(judge: CompiledJudge, item: Item, judgement: Judgement, scale: Scor
     if isinstance(judgement, Unscored):
         return Score(None, None, None, None, judgement.reason, judgement.detail, *other_fields)
     chosen = judge.aspects[item.aspect.name]
-    judge_score = chosen.reported_score(judgement, item.aspect)
+    judge_score = round_to_granularity(judgement, item.aspect, chosen.granularity)
     value = (
         chosen.calibration.map_score(judge_score)
         if scale == "raters" and chosen.calibration and judge_score is not None
