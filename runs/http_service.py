@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import logging
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -18,6 +17,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from debate_judge.data.errors import InputError
 from debate_judge.programs.judge import ScoreScale
@@ -26,10 +26,6 @@ from debate_judge.runs.runner import Score
 from debate_judge.runs.scoring import PROVIDER_FAILED
 
 logger = logging.getLogger(__name__)
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PUBLIC_PATHS = ("/health", "/docs", "/openapi.json")
 """Paths that need no key and have no limits."""
@@ -83,11 +79,6 @@ class TextScores(BaseModel):
 
     scores: dict[str, AspectScore]
 
-    @classmethod
-    def of(cls, scores: Mapping[str, Score]) -> TextScores:
-        """From the scores of a text."""
-        return cls(scores={name: AspectScore.of(score) for name, score in scores.items()})
-
 
 class ServiceMetrics:
     """The metrics of `/metrics`, in a registry of their own."""
@@ -115,7 +106,7 @@ class RequestGuard:
     Pure ASGI, because a body that is too large must be refused while it is read and not when it is in memory.
     """
 
-    def __init__(self, app: Any, *, key: str | None, limits: ServiceLimits, metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, *, key: str | None, limits: ServiceLimits, metrics: ServiceMetrics) -> None:
         self._app = app
         self._key = None if key is None else _digest(key.encode())
         self._limits = limits
@@ -135,9 +126,12 @@ class RequestGuard:
                 self._in_flight -= 1
 
     def _refusal(self, headers: dict[bytes, bytes]) -> JSONResponse | None:
-        if self._key is not None and not hmac.compare_digest(_digest(_bearer(headers)), self._key):
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        given = token.strip() if scheme.lower() == b"bearer" else b""
+        if self._key is not None and not hmac.compare_digest(_digest(given), self._key):
             return _error_response(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})
-        if self._key is None and not _is_local(headers):
+        host = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
+        if self._key is None and host not in ("localhost", "127.0.0.1", "::1"):
             # Against DNS rebinding: a page in the user's browser could reach the service by a name of its own.
             return _error_response(421, "without a key, requests are answered for localhost only")
         busy = self._in_flight >= self._limits.requests
@@ -146,7 +140,7 @@ class RequestGuard:
     async def _run_app(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, size, status = perf_counter(), 0, 0
 
-        async def limited_receive() -> MutableMapping[str, Any]:
+        async def limited_receive() -> Message:
             nonlocal size
             message = await receive()
             size += len(message.get("body", b""))
@@ -154,7 +148,7 @@ class RequestGuard:
                 raise HTTPException(413, f"the body is longer than {self._limits.body} bytes")
             return message
 
-        async def recording_send(message: MutableMapping[str, Any]) -> None:
+        async def recording_send(message: Message) -> None:
             nonlocal status
             status = message.get("status", status)
             await send(message)
@@ -181,16 +175,6 @@ def _digest(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
 
 
-def _bearer(headers: dict[bytes, bytes]) -> bytes:
-    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""
-
-
-def _is_local(headers: dict[bytes, bytes]) -> bool:
-    host = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
-    return host in ("localhost", "127.0.0.1", "::1")
-
-
 def _error_response(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
     return JSONResponse({"detail": reason}, status, headers)
 
@@ -215,17 +199,26 @@ def make_app(
     app = FastAPI(title=f"debate judge: {judge.manifest.name}", redoc_url=None, dependencies=dependencies)
     metrics = ServiceMetrics(judge)
     app.add_middleware(RequestGuard, key=key, limits=limits or ServiceLimits(), metrics=metrics)
-    app.exception_handler(InputError)(_input_error)
-    app.exception_handler(dspy.LMError)(_lm_error)
+
+    @app.exception_handler(InputError)
+    async def input_error(request: Request, error: Exception) -> JSONResponse:
+        return _error_response(422, str(error))
+
+    @app.exception_handler(dspy.LMError)
+    async def lm_error(request: Request, error: Exception) -> JSONResponse:
+        logger.error("the LM cannot be used: %s", error)
+        return _error_response(502, "the judge's LM cannot be used at present")
 
     @app.post("/score")
     async def score(texts: TextToScore | list[TextToScore]) -> TextScores | list[TextScores]:
         """Score a text or a list of texts; those of one source share calls if the judge has `together`."""
         rows = [text.model_dump() for text in ([texts] if isinstance(texts, TextToScore) else texts)]
         scores_by_text = await judge.ascore_many(rows, scale=scale)
-        for name, aspect_score in (pair for scores in scores_by_text for pair in scores.items()):
-            metrics.scores.labels(name, aspect_score.unscored or "").inc()
-        responses = [TextScores.of(scores) for scores in scores_by_text]
+        responses = []
+        for scores in scores_by_text:
+            for name, aspect_score in scores.items():
+                metrics.scores.labels(name, aspect_score.unscored or "").inc()
+            responses.append(TextScores(scores={name: AspectScore.of(each) for name, each in scores.items()}))
         return responses[0] if isinstance(texts, TextToScore) else responses
 
     @app.get("/health")
@@ -239,12 +232,3 @@ def make_app(
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return app
-
-
-async def _input_error(request: Request, error: Exception) -> JSONResponse:
-    return _error_response(422, str(error))
-
-
-async def _lm_error(request: Request, error: Exception) -> JSONResponse:
-    logger.error("the LM cannot be used: %s", error)
-    return _error_response(502, "the judge's LM cannot be used at present")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -10,16 +10,15 @@ from typing import Any
 import dspy
 
 from debate_judge.data.errors import InputError
-from debate_judge.data.schema import Aspect
 from debate_judge.runs.loaded import LoadedJudge, load_in_tool
 
 
 class ProgramMetric:
     """`metric(gold, pred, trace, pred_name, pred_trace)` -> `dspy.Prediction(score, feedback)`.
 
-    The score is from 0 to 1: the mean over aspects, each mapped linearly from its scale. A text without a score gets
-    `failure_score` and is listed in `unscored`, so that no optimizer gains by outputs that cannot be judged. The judge
-    uses its own LM, not the program's.
+    The score is from 0 to 1: the mean over aspects, each mapped linearly from its scale. A text without a score, or
+    with one that is not on the scale, gets `failure_score` and is listed in `unscored`, so that no optimizer gains by
+    outputs that cannot be judged. The judge uses its own LM, not the program's.
 
     Args:
         judge: A loaded judge, or an export as for `load`, with settings from the environment.
@@ -54,47 +53,45 @@ class ProgramMetric:
         pred_name: str | None = None,
         pred_trace: Any = None,
     ) -> dspy.Prediction:
-        source, text = _field(gold, self._source, "source"), _field(pred, self._text, "text")
-        scores, task = self._judge.score(source=source, text=text, aspects=self._aspects), self._judge.task
-        unit_scores = [to_unit(score.score, task.aspect(name)) for name, score in scores.items()]
-        missing = [f"{name}: {score.reason}" for name, score in scores.items() if score.score is None]
+        source, text = text_in(dict(gold), "source", self._source), text_in(dict(pred), "text", self._text)
+        units, missing, feedback = [], [], []
+        for name, score in self._judge.score(source=source, text=text, aspects=self._aspects).items():
+            scale = self._judge.task.aspect(name).scale
+            if score.score is None:
+                feedback.append(f"{name} has no score: {score.reason}")
+            else:
+                feedback.append(f"{name} is {score.score:g} on a scale from {scale}: {score.reason}")
+            # The score of a metric may be off the scale.
+            if score.score is not None and scale.contains(score.score):
+                units.append((score.score - scale.low) / (scale.high - scale.low))
+            else:
+                missing.append(feedback[-1])
         if missing:
             self.unscored[text] = "; ".join(missing)
-        feedback = [f"{n} {_score_text(s.score, task.aspect(n).scale)}: {s.reason}" for n, s in scores.items()]
-        value = self._failure_score if missing else fmean(score for score in unit_scores if score is not None)
-        return dspy.Prediction(score=value, feedback="\n".join(feedback))
+        return dspy.Prediction(score=self._failure_score if missing else fmean(units), feedback="\n".join(feedback))
 
 
-def to_unit(score: float | None, aspect: Aspect) -> float | None:
-    """A score from 0 (the lower end of the aspect's scale) to 1 (the upper end); None stays None.
+def text_in(value: object, field: str, key: str | None = None) -> str:
+    """The text in what a tool hands over.
+
+    Args:
+        value: A text, or a mapping that holds it.
+        field: `source` or `text`: the default key, and the name in messages.
+        key: Key of the text in a mapping; by default `field`, or the only text in the mapping.
 
     Raises:
-        InputError: The score is not on the scale, as that of a metric may be.
+        InputError: There is no text, or several and none is named.
     """
-    if score is None:
-        return None
-    if not aspect.scale.contains(score):
-        raise InputError(
-            "the score is not on the aspect's scale, so it has no place between 0 and 1",
-            field=aspect.name,
-            expected=f"a score from {aspect.scale}",
-            found=score,
-        )
-    return (score - aspect.scale.low) / (aspect.scale.high - aspect.scale.low)
-
-
-def _score_text(score: float | None, scale: object) -> str:
-    return "has no score" if score is None else f"is {score:g} on a scale from {scale}"
-
-
-def _field(record: Any, name: str, argument: str) -> str:
-    value = record.get(name) if hasattr(record, "get") else None
     if isinstance(value, str):
         return value
-    raise InputError(
-        f"no text in the field {name!r}",
-        field=argument,
-        expected=f"the name of a field that holds the {argument}",
-        found=", ".join(map(str, record.keys())) if hasattr(record, "keys") else type(record).__name__,
-        remedy=f'ProgramMetric(judge, {argument}="...")',
-    )
+    texts = {str(name): t for name, t in value.items() if isinstance(t, str)} if isinstance(value, Mapping) else {}
+    text_key = key or (field if field in texts or len(texts) != 1 else next(iter(texts)))
+    if text_key not in texts:
+        raise InputError(
+            f"no text under {text_key!r}",
+            field=field,
+            expected=f"a text that is the {field}, or the key of one",
+            found=", ".join(texts) or repr(value),
+            remedy=f'name it: {field}="...", or {field}_key="..." for MLflow',
+        )
+    return texts[text_key]

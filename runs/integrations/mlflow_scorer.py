@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from mlflow.entities import AssessmentError, AssessmentSource, AssessmentSourceType, Feedback
 from mlflow.genai.scorers import Scorer
 from pydantic import PrivateAttr
 
-from debate_judge.data.errors import InputError
+from debate_judge.runs.integrations.dspy_metric import text_in
 from debate_judge.runs.loaded import LoadedJudge, load_in_tool
-from debate_judge.runs.runner import Score
 
 
 class DebateScorer(Scorer):
@@ -47,52 +45,21 @@ class DebateScorer(Scorer):
         """
         source, text = text_in(inputs, "source", self.source_key), text_in(outputs, "text", self.text_key)
         scores = self._judge.score(source=source, text=text, aspects=self.aspects)
-        return [_feedback(name, score, self._judge.fingerprint) for name, score in scores.items()]
-
-
-def _feedback(aspect: str, score: Score, judge: str) -> Feedback:
-    """A score as feedback of MLflow; `judge` is the judge's fingerprint."""
-    error = None
-    if score.score is None:
-        error = AssessmentError(error_code="UNSCORED", error_message=score.reason)
-    return Feedback(
-        name=aspect,
-        value=score.score,
-        error=error,
-        rationale=None if error else score.reason,
-        source=AssessmentSource(AssessmentSourceType.LLM_JUDGE, f"debate-judge/{judge}"),
-        metadata={
-            "aspect": aspect,
-            "rounds": str(score.rounds or 0),
-            "stop_reason": score.stop_reason or "",
-            "calls": f"{score.calls:g}",
-        },
-    )
-
-
-def text_in(value: object, field: str, key: str | None = None) -> str:
-    """The text in an argument of a tool.
-
-    Args:
-        value: A text, or a mapping that holds it.
-        field: `source` or `text`: the default key, and the name in messages.
-        key: Key of the text in a mapping; by default `field`, or the only text in the mapping.
-
-    Raises:
-        InputError: There is no text, or several and none is named.
-    """
-    if not isinstance(value, Mapping):
-        if isinstance(value, str):
-            return value
-        raise InputError("not a text", field=field, expected="a text, or a mapping that holds it", found=value)
-    texts = {str(name): text for name, text in value.items() if isinstance(text, str)}
-    text_key = key or (field if field in texts else next(iter(texts), "") if len(texts) == 1 else "")
-    if text_key not in texts:
-        raise InputError(
-            f"no {field} under {key!r}" if key else f"which of these is the {field}?",
-            field=f"{field}_key",
-            expected="the key of a text",
-            found=", ".join(texts) or "no text",
-            remedy=f'name it: {field}_key="..."',
-        )
-    return texts[text_key]
+        judge = AssessmentSource(AssessmentSourceType.LLM_JUDGE, f"debate-judge/{self._judge.fingerprint}")
+        feedback = []
+        for aspect, score in scores.items():
+            error = None
+            if score.score is None:
+                error = AssessmentError(error_code="UNSCORED", error_message=score.reason)
+            metadata = {"aspect": aspect, "rounds": str(score.rounds or 0), "stop_reason": score.stop_reason or ""}
+            feedback.append(
+                Feedback(
+                    name=aspect,
+                    value=score.score,
+                    error=error,
+                    rationale=None if error else score.reason,
+                    source=judge,
+                    metadata={**metadata, "calls": f"{score.calls:g}"},
+                )
+            )
+        return feedback

@@ -17,11 +17,10 @@ from debate_judge.runs.integrations import (
     ProgramMetric,
     score_frame,
 )
-from debate_judge.runs.integrations.dspy_metric import to_unit
-from debate_judge.runs.integrations.mlflow_scorer import text_in
+from debate_judge.runs.integrations.dspy_metric import text_in
 from debate_judge.runs.loaded import LoadedJudge
 from tests.fakes import ScriptedLM, scripted_lm
-from tests.runs.integration_exports import TONE, save_judge, score_for, script
+from tests.runs.integration_exports import save_judge, score_for, script
 
 __all__ = ["script"]
 
@@ -48,8 +47,7 @@ def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path:
     assert len(lms[0].prompts) == 1
 
 
-def test_scores_between_0_and_1_and_the_text_in_what_a_tool_hands_over() -> None:
-    assert [to_unit(score, TONE) for score in (1, 2, 5, None)] == [0, 0.25, 1, None]
+def test_the_text_in_what_a_tool_hands_over() -> None:
     both = {"question": "q", "source": "s", "n": 3}
     assert [text_in(both, "source"), text_in(both, "source", "question")] == ["s", "q"]
     assert [text_in("t", "source"), text_in({"answer": "a", "n": 3}, "text")] == ["t", "a"]
