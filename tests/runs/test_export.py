@@ -19,6 +19,7 @@ from debate_judge.programs import JUDGES, build
 from debate_judge.programs.examples import RatedExample, examples_of, with_examples, with_precedents
 from debate_judge.programs.judge import AspectJudge, CompiledJudge, Item
 from debate_judge.programs.lm.replies import FILE
+from debate_judge.programs.lm.settings import without_credentials
 from debate_judge.runs import loaded
 from debate_judge.runs.comparison.entrants import build_entrants, parse_judges
 from debate_judge.runs.export import open_export, read
@@ -106,18 +107,14 @@ def test_no_secret_and_no_path_of_this_machine_is_written(tmp_path: Path, monkey
     assert manifest.evidence["data"] == {"location": "ratings.jsonl", "also": "ratings.csv"}
 
 
-@pytest.mark.parametrize(
-    ("address", "kept"),
-    [
-        ("localhost:8000/v1/", "localhost:8000/v1/"),
-        ("https://key@host/a@b?k=1#x", "https://host/a@b"),
-        ("user:p%40ss@host", "host"),
-        ("https://key@gateway/http://host/v1", "https://gateway/http://host/v1"),
-        (None, None),
-    ],
-)
-def test_addresses_are_kept_without_credentials(address: str | None, kept: str | None, tmp_path: Path) -> None:
-    assert read(write(tmp_path / "x", lm={"spec": "openai/m", "api_base": address})).manifest.lm.api_base == kept
+def test_addresses_are_kept_without_credentials() -> None:
+    addresses = {
+        "localhost:8000/v1/": "localhost:8000/v1/",
+        "https://key@host/a@b?k=1#x": "https://host/a@b",
+        "user:p%40ss@host": "host",
+        "https://key@gateway/http://host/v1": "https://gateway/http://host/v1",
+    }
+    assert {address: without_credentials(address) for address in addresses} == addresses
 
 
 def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -132,18 +129,6 @@ def test_an_export_replaces_itself_keeps_another_program_and_is_written_whole_or
     write(tmp_path / "x", other)
     assert list(read(tmp_path / "x").judge.aspects) == ["tone"]
     assert read(tmp_path / f"x.{first.fingerprint[:8]}").fingerprint == first.fingerprint
-
-
-@pytest.mark.parametrize("place", ["../secret.json", "/etc/hosts", "state/../../secret.json"])
-def test_a_manifest_points_to_no_file_outside_its_folder(place: str, tmp_path: Path) -> None:
-    folder = write(tmp_path / "x")
-    manifest = json.loads((folder / "manifest.json").read_text())
-    state = manifest["aspects"]["tone"]["state"]
-    (tmp_path / "secret.json").write_bytes((folder / state).read_bytes())
-    manifest["aspects"]["tone"]["state"] = place
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(InputError, match="outside the export"):
-        read(folder)
 
 
 # --- loaded: under the LM that was asked for, at no address that only the export names ---
@@ -360,15 +345,3 @@ def test_an_address_of_the_users_is_used_and_named(
     monkeypatch.setenv("OPENAI_API_BASE", server.url + "/")
     assert run(tmp_path / "other", server.url) == 0
     assert server.requests == 3
-
-
-@pytest.mark.integration
-def test_two_servers_named_by_the_environment_do_not_share_replies(
-    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with FaultyServer(number_of_note) as other:
-        monkeypatch.setenv("OPENAI_API_BASE", server.url)
-        assert run(tmp_path, None) == 0
-        monkeypatch.setenv("OPENAI_API_BASE", other.url)
-        assert run(tmp_path, None) == 0
-        assert (server.requests, other.requests) == (1, 1)

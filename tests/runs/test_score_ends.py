@@ -237,26 +237,6 @@ def test_a_revoked_key_ends_the_run_and_a_good_one_pays_for_the_rest_only(
 
 
 @pytest.mark.integration
-def test_a_server_that_comes_back_is_waited_for(
-    http: HttpCommand, undisturbed: bytes, caplog: pytest.LogCaptureFixture
-) -> None:
-    absences = iter([2.5])
-
-    def script(body: bytes, attempt: int) -> str | None:
-        if server.requests >= 150 and (seconds := next(absences, 0)):
-            server.leave_for(seconds)
-        return None
-
-    with FaultyServer(answer, script, latency=0.002) as server:
-        done = http(server, "back")
-    assert done.code == 0, done.err
-    assert done.rows == undisturbed
-    assert (caplog.text.count("does not respond"), caplog.text.count("responds again")) == (1, 1)
-    # A call may be cut off between the server's answer and its arrival.
-    assert server.answered.total() <= len(server.answered) + 8
-
-
-@pytest.mark.integration
 @pytest.mark.parametrize("fault", ["gone", "429"])
 def test_a_server_that_stays_away_ends_the_run_and_leaves_no_row_for_it(
     http: HttpCommand, undisturbed: bytes, fault: str

@@ -8,10 +8,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-import threading
 from base64 import b64encode
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +19,7 @@ from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.runs.mlflow_store import open_tracking_store, prepare_mlflow
 from debate_judge.runs.tracking import Tracker, TrackingError, finite_values, log_dataset, text_values
+from tests.hostile_server import HostileServer, sized
 
 EXPERIMENT = "debate/tests"
 SECRET = "correct-horse-battery"
@@ -97,14 +96,13 @@ def test_trials_are_finished_children_with_their_own_params_and_metrics(logged: 
     assert (single.data.metrics["lm_calls_per_item"], plain.data.metrics) == (1, {"dev/spearman": 0.5})
 
 
-def test_what_the_process_had_set_is_set_again(logged: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_for_other_processes_is_left_as_it_is(
+    logged: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere.db")
-    with _tracker(logged.store, "elsewhere") as tracker, tracker.writing():
-        import mlflow
-
-        mlflow.set_tag("note", "written")
-    assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
-    assert logged.client.get_run(tracker.run_id).data.tags["note"] == "written"
+    with _tracker(logged.store, "elsewhere") as tracker:
+        assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:////nowhere.db"
+    assert logged.client.get_run(tracker.run_id).info.status == "FINISHED"
 
 
 def test_parts_of_the_split_are_inputs_with_digest_and_use(logged: SimpleNamespace) -> None:
@@ -175,29 +173,6 @@ def test_a_write_that_fails_is_raised_and_hides_no_error(logged: SimpleNamespace
 ROOT = Path(__file__).parents[2]
 
 
-class FakeServer:
-    """A server at a loopback address that answers every request of MLflow's client in one way."""
-
-    def __init__(self, version: str, status: int = 200, body: str = "{}") -> None:
-        self.logins: set[str] = set()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                server.logins.add(self.headers.get("Authorization", ""))
-                is_version = self.path == "/version"
-                self.send_response(200 if is_version else status)
-                self.end_headers()
-                self.wfile.write((version if is_version else body).encode())
-
-            def log_message(self, format: str, *args: object) -> None:
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
-        self.address = f"127.0.0.1:{self.http.server_address[1]}"
-
-
 @pytest.mark.integration
 @pytest.mark.parametrize(
     ("version", "status", "body", "message"),
@@ -209,17 +184,18 @@ class FakeServer:
     ],
 )
 def test_a_server_is_asked_first(version: str, status: int, body: str, message: str, tmp_path: Path) -> None:
-    server = FakeServer(version, status, body)
-    with pytest.raises(InputError, match=message) as refused:
-        open_tracking_store(f"http://ann:{SECRET}@{server.address}", tmp_path, EXPERIMENT)
-    server.http.shutdown()
-    assert server.logins == {"Basic " + b64encode(f"ann:{SECRET}".encode()).decode()}
+    def send(request: bytes) -> list[bytes]:
+        is_version = request.startswith(b"GET /version ")
+        return [sized((version if is_version else body).encode(), status=b"%d X" % (200 if is_version else status))]
+
+    with HostileServer(send) as server, pytest.raises(InputError, match=message) as refused:
+        open_tracking_store(server.origin.replace("//", f"//ann:{SECRET}@"), tmp_path, EXPERIMENT)
+    login = b"Authorization: Basic " + b64encode(f"ann:{SECRET}".encode())
+    assert all(login in request for request in server.requests)
     assert SECRET not in str(refused.value)
 
 
-def test_a_process_has_its_own_store_and_run_before_and_after(
-    logged: SimpleNamespace, fluent_store: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_has_its_own_store_and_run_before_and_after(logged: SimpleNamespace, fluent_store: str) -> None:
     import mlflow
 
     with mlflow.start_run(experiment_id="0") as own:
