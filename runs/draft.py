@@ -776,14 +776,10 @@ def _numeric_readings(codes: Sequence[str]) -> list[dict[str, Any]]:
         both = (shares, [round(1 - share, 4) for share in shares])
         readings = [{c: named.get(v, v) for c, v in zip(codes, of, strict=True)} for of in both]
         return readings if numbers[0] < 0 else readings[::-1]
-    orders: list[tuple[str, ...]] = [("a", "b"), ("b", "a")]
-    if len(codes) == 1:
-        orders = [("a",), ("b",), ("tie",)]
-    elif len(codes) == 3:
-        orders = [("a", "b", "tie"), ("tie", "a", "b"), ("a", "tie", "b")]
-    elif [*codes] != ["1", "2"]:
-        orders += [("tie", "a"), ("tie", "b")]
-    return [dict(zip(codes, order, strict=True)) for order in orders]
+    sides = {"a": "a", "b": "b", "t": "tie"}
+    orders = {1: ["a", "b", "t"], 2: ["ab", "ba", "ta", "tb"], 3: ["abt", "tab", "atb"]}[len(codes)]
+    orders = orders[:2] if [*codes] == ["1", "2"] else orders
+    return [{code: sides[side] for code, side in zip(codes, order, strict=True)} for order in orders]
 
 
 def _word_readings(unclear: Sequence[str], texts: Sequence[str]) -> dict[str, Any]:
@@ -949,8 +945,7 @@ def _ratings_of_texts(table: _Table, draft: Draft, keys: Sequence[str]) -> set[s
         if part is not None and (match := matches[part]):
             patterns[f"{key[: match.start()]}{whole}{{{placeholder}}}{key[match.end() :]}"].append(key)
     for family in families(list(patterns)):
-        named = [p for p in family.members if _NUMBERED_RATER.fullmatch(normalized_name(p)) or is_rater_name(p)]
-        if len(named) == len(family.members) or (family.numbered and _BEFORE_NUMBER.search(family.pattern)):
+        if _without_rater(family) is not None:
             merged = [key for pattern in family.members.values() for key in patterns.pop(pattern, [])]
             patterns[family.named("rater")] = merged
     for pattern, columns in patterns.items():
@@ -1000,14 +995,21 @@ def _columns_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[
         _add_aspect(table, draft, name, columns, table.joined(name, columns))
     for family in families([key for key in keys if key not in used]):
         members = [*family.members.values()]
-        lettered = all(len(part) == 1 for part in family.members) and _BEFORE_LETTER.search(family.pattern)
-        numbered = _BEFORE_NUMBER.search(family.pattern) if family.numbered else lettered
-        by_name = all(is_rater_name(re.sub(r"[_ .-]?\d+$", "", part)) for part in family.members)
-        if not used & {*members} and (by_name or numbered):
-            stem = family.pattern.replace(numbered[0] if numbered else "{x}", "").strip("_.- ()")
+        stem = _without_rater(family)
+        if stem is not None and not used & {*members}:
             _add_aspect(table, draft, stem, [family.named("rater")], table.joined(stem, members))
             used |= {*members}
     return used
+
+
+def _without_rater(family: Family) -> str | None:
+    """The name of what raters rated, if the columns of a family differ in the name or the number of a rater."""
+    before = _BEFORE_NUMBER.search(family.pattern) if family.numbered else None
+    if all(len(part) == 1 for part in family.members):
+        before = before or _BEFORE_LETTER.search(family.pattern)
+    if before or all(is_rater_name(p) or _NUMBERED_RATER.fullmatch(normalized_name(p)) for p in family.members):
+        return family.pattern.replace(before[0] if before else "{x}", "").strip("_.- ()")
+    return None
 
 
 def _objects_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[str]:
@@ -1024,11 +1026,10 @@ def _objects_of_raters(table: _Table, draft: Draft, keys: Sequence[str]) -> set[
             continue
         name = ".".join(part for part in pattern.split(".") if part != "{rater}").removeprefix("ratings.")
         used |= raters.keys()
-        if not _add_aspect(table, draft, name, [pattern], table.joined(name, raters)):
-            continue
-        text = f"{', '.join([*raters.values()][:5])} are read as raters; if they are aspects, write a table"
-        lines = [f"column = {as_toml(key)}" for key in [*raters][:5]]
-        draft.ask(f"{text} [aspects.NAME] for each, with", lines, draft.aspects[-1].name)
+        if _add_aspect(table, draft, name, [pattern], table.joined(name, raters)):
+            text = f"{', '.join([*raters.values()][:5])} are read as raters; if they are aspects, write a table"
+            lines = [f"column = {as_toml(key)}" for key in [*raters][:5]]
+            draft.ask(f"{text} [aspects.NAME] for each, with", lines, draft.aspects[-1].name)
     return used
 
 
