@@ -121,12 +121,8 @@ class Result:
 
         table = agreement_table(self, brief=True)
         frame = pd.DataFrame(list(table.rows), columns=list(table.header))
-        return "\n".join(
-            [
-                frame.to_html(index=False, border=0),
-                *(f"<p>{escape(line)}</p>" for line in (*verdict(self), *self._places)),
-            ]
-        )
+        lines = [f"<p>{escape(line)}</p>" for line in (*verdict(self), *self._places)]
+        return "\n".join([frame.to_html(index=False, border=0), *lines])
 
     @property
     def _places(self) -> list[str]:
@@ -162,15 +158,13 @@ class Result:
         """
         import pandas as pd
 
-        figures = ("value", "low", "high")
-        rows: dict[str, list[float | None]] = {}
-        for judge in COMPARED:
-            by_aspect = {aspect: self.agreement(judge, aspect) for aspect in self.chosen}
-            by_aspect["average"] = self.agreement(judge)
-            for row, agreement in by_aspect.items():
-                rows.setdefault(row, []).extend(getattr(agreement, figure) for figure in figures)
-        columns = pd.MultiIndex.from_product([COMPARED, figures], names=["judge", "figure"])
-        return pd.DataFrame(list(rows.values()), index=list(rows), columns=columns, dtype=float)
+        columns = {
+            (judge, end): [getattr(self.agreement(judge, aspect), end) for aspect in (*self.chosen, None)]
+            for judge in COMPARED
+            for end in ("value", "low", "high")
+        }
+        frame = pd.DataFrame(columns, index=[*self.chosen, "average"], dtype=float)
+        return frame.rename_axis(columns=["judge", "figure"])
 
     @cached_property
     def calibration(self) -> Mapping[str, CalibrationEffect]:
@@ -219,16 +213,11 @@ def describe_point(chosen: Outcome) -> str:
     point = chosen.point
     # Without rounds, some judges make several calls per item, and metrics none.
     single = "single call" if round(chosen.calls) == 1 else "n = 0"
-    parts = [single] if point.rounds == 0 else [f"n = {point.rounds}", point.persona]
-    if point.knowledge != NO_KNOWLEDGE and point.persona != point.knowledge:
-        parts.insert(0, point.knowledge)
-    elif point.rounds == 0 and point.knowledge != NO_KNOWLEDGE:
-        parts.append(point.knowledge)
-    if point.tie_breaker and point.rounds:
-        parts.append("tie-breaker")
-    if point.granularity != "given":
-        parts.append(f"{point.granularity} points")
-    return ", ".join(parts)
+    # A persona that was rewritten with all other instructions has the name of the knowledge.
+    knowledge = [] if point.knowledge in (NO_KNOWLEDGE, point.rounds and point.persona) else [point.knowledge]
+    debate = [f"n = {point.rounds}", point.persona, *(["tie-breaker"] if point.tie_breaker else [])]
+    rounding = [] if point.granularity == "given" else [f"{point.granularity} points"]
+    return ", ".join([*knowledge, *(debate if point.rounds else [single]), *rounding])
 
 
 def variant_name(variant: JudgeVariant) -> str:
@@ -280,16 +269,13 @@ def agreement_table(result: Result, *, brief: bool = False) -> DataTable:
     aspects: list[str | None] = [*result.chosen, *([None] if len(result.chosen) > 1 else [])]
     rows = []
     for aspect in aspects:
-        cells = []
-        for judge in COMPARED:
-            agreement = result.agreement(judge, aspect)
-            cells.append(str(agreement) if judge == "compiled" or not brief else value_text(agreement.value))
-        per_item = [
+        agreement = {judge: result.agreement(judge, aspect) for judge in COMPARED}
+        cells = [value_text(a.value) if brief and judge != "compiled" else str(a) for judge, a in agreement.items()]
+        counts = [
             result.held_out.calls_per_item(judge) if aspect is None else calls[judge][aspect] for judge in COMPARED
         ]
-        counts = [f"{count:.1f}" for count in (per_item[-1:] if brief else per_item)]
-        choice = "" if aspect is None else describe_point(result.chosen[aspect])
-        rows.append([aspect or "average", *cells, " / ".join(counts), choice])
+        per_item = " / ".join(f"{count:.1f}" for count in (counts[-1:] if brief else counts))
+        rows.append([aspect or "average", *cells, per_item, describe_point(result.chosen[aspect]) if aspect else ""])
     header = ["aspect", *(names[judge] for judge in COMPARED), "LM calls" if brief else "LM calls per item", "chosen"]
     return DataTable(header, rows, total=len(aspects) > 1)
 
@@ -354,18 +340,14 @@ def exported_calls(result: Result) -> dict[str, float]:
 
 
 def _gain_in_words(held_out: HeldOutComparison) -> str:
-    gain = held_out.gain
-    by_aspect = _gain_by_aspect(held_out)
+    gain, by_aspect, single = held_out.gain, _gain_by_aspect(held_out), "a single call of the same LM"
     if gain.value is None or gain.low is None or gain.high is None:
-        return "Its difference from a single call of the same LM could not be estimated."
+        return f"Its difference from {single} could not be estimated."
     if gain.low > 0:
-        return f"It is better than a single call of the same LM by {gain}{by_aspect}."
+        return f"It is better than {single} by {gain}{by_aspect}."
     if gain.high < 0:
-        return f"It is worse than a single call of the same LM: {gain}{by_aspect}."
-    return (
-        f"{gain.groups} sources are too few to tell whether it is better than a single call of the same LM: "
-        f"{gain}{by_aspect}."
-    )
+        return f"It is worse than {single}: {gain}{by_aspect}."
+    return f"{gain.groups} sources are too few to tell whether it is better than {single}: {gain}{by_aspect}."
 
 
 def _gain_by_aspect(held_out: HeldOutComparison) -> str:
@@ -393,11 +375,12 @@ def _decisions(held_out: HeldOutComparison) -> list[str]:
     single = held_out.decisions.get("single", {})
     sentences = []
     for aspect, decided in held_out.decisions.get("compiled", {}).items():
-        cells = []
-        for measure, name in (("accuracy", "accuracy"), ("kappa", "Cohen's kappa")):
-            if measure in decided.measures:
-                other = single[aspect].measures.get(measure, UNDEFINED) if aspect in single else UNDEFINED
-                cells.append(f"{name} {decided.measures[measure]}, a single call {other}")
+        others = single[aspect].measures if aspect in single else {}
+        cells = [
+            f"{name} {decided.measures[measure]}, a single call {others.get(measure, UNDEFINED)}"
+            for measure, name in (("accuracy", "accuracy"), ("kappa", "Cohen's kappa"))
+            if measure in decided.measures
+        ]
         sentences.append(f"Decisions on {aspect}: {'; '.join(cells)}.")
     return sentences
 
@@ -435,10 +418,7 @@ def _part(name: str, gain: Figure) -> str:
 def _differences(result: Result) -> list[str]:
     """The paired differences from the compiled judge, with their method and power."""
     held_out, names = result.held_out, headings(result)
-    differences: Mapping[str, Figure] = {
-        names["single"]: held_out.gain,
-        names["informed_single"]: held_out.gain_over_informed,
-    }
+    differences = {names["single"]: held_out.gain, names["informed_single"]: held_out.gain_over_informed}
     corrected = holm_adjusted({name: difference.p_value for name, difference in differences.items()})
     holm = f"p by sign flips, corrected for {len(differences)} comparisons (Holm)"
     lines = []
@@ -556,8 +536,7 @@ def _agreement_by_rounds(result: Result) -> list[ReportBlock]:
         series: dict[str, Sequence[Point]] = {}
         by_rounds = scores.agreement_by_rounds(plan.statistic, plan.level, plan.settings.seed)
         for variant, values in by_rounds.items():
-            points = tuple(p for n, value in enumerate(values) for p in point(n, value))
-            series[variant_name(variant)] = points
+            series[variant_name(variant)] = tuple(p for n, value in enumerate(values) for p in point(n, value))
             label = label or correlation_label(plan.level, plan.statistic, values[-1])
         if any(len(points) > 1 for points in series.values()):
             chart = Chart(aspect, "lines", f"{label}; without Tie-breaker, scores not rounded", series)
