@@ -239,12 +239,6 @@ def _require_usable(name: str) -> str:
     return name
 
 
-def _require_aspects(aspects: dict[str, _AspectTable]) -> dict[str, _AspectTable]:
-    if not aspects:
-        raise InputError("a task needs at least one aspect", expected="[aspects.NAME]")
-    return aspects
-
-
 class _AspectTable(AspectColumns):
     definition: Text
     low: Number
@@ -268,9 +262,7 @@ class _TaskFile(ClosedModel):
     source_label: Text
     candidate_label: Text
     context_label: Text = "background"
-    aspects: Annotated[
-        dict[Annotated[str, AfterValidator(_require_usable)], _AspectTable], AfterValidator(_require_aspects)
-    ]
+    aspects: dict[Annotated[str, AfterValidator(_require_usable)], _AspectTable] = Field(min_length=1)
     columns: dict[str, Any] = Field(default_factory=dict)
 
 

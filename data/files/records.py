@@ -490,11 +490,12 @@ def input_error(error: ValidationError, record: Record) -> InputError:
             replace(record, values={field: value}).text(field)
     except InputError as refused:
         return refused
-    expected = _EXPECTED.get(kind.partition("_")[0], first.get("ctx", {}).get("expected") or first["msg"])
+    expected = _EXPECTED.get(kind.partition("_")[0], first.get("ctx", {}).get("expected"))
     if record.format == "toml" and expected == "an object":
         expected = f"a table [{record.full_name(field)}]"
-    remedy = record.remedy or f"write {expected}"
-    return record.error("wrong type", field, expected=expected, found=describe_value(value), remedy=remedy)
+    remedy = record.remedy or (expected and f"write {expected}")
+    problem, found = "wrong type" if expected else "not usable", describe_value(value)
+    return record.error(problem, field, expected=expected or first["msg"], found=found, remedy=remedy)
 
 
 def _field_path(path: Sequence[int | str]) -> str:

@@ -138,7 +138,9 @@ def _fetch_errors(name: str, address: str) -> Iterator[None]:
         ) from error
 
 
-def _merged(groups: Iterable[tuple[Record, RatedGroup]], id_field: str = "") -> tuple[RatedGroup, ...]:
+def _merged(
+    groups: Iterable[tuple[Record, RatedGroup]], id_field: str = "", *, strict: bool = False
+) -> tuple[RatedGroup, ...]:
     """Groups with equal sources (whitespace aside) as one, in order of first appearance.
 
     Different contexts are joined by line breaks, candidates whose id already exists get a number (right, right-2), and
@@ -147,6 +149,7 @@ def _merged(groups: Iterable[tuple[Record, RatedGroup]], id_field: str = "") -> 
     Args:
         groups: Each with its record, for errors.
         id_field: Field of the groups' ids, for the error where two sources have the same.
+        strict: Refuse a second candidate with an id, and a second context.
     """
     by_source: dict[str, RatedGroup] = {}
     owners: dict[str, tuple[int, str]] = {}
@@ -156,7 +159,12 @@ def _merged(groups: Iterable[tuple[Record, RatedGroup]], id_field: str = "") -> 
         if owner != key:
             problem = f"a second source for the group {group.id!r}"
             raise record.error(problem, id_field, found=f"the id of line {line}")
-        by_source[key] = _merge(by_source[key], group) if key in by_source else group
+        known = by_source.get(key)
+        ids = {c.id for c in known.candidates} & {c.id for c in group.candidates} if known else ()
+        if strict and known and (ids or known.context != group.context):
+            expected = "one candidate of a name and one context for each source"
+            raise record.error("a record contradicts an earlier one of its source", expected=expected, found=group.id)
+        by_source[key] = _merge(known, group) if known else group
     return tuple(by_source.values())
 
 
@@ -186,7 +194,7 @@ NO_FACT = "_nofact"
 """The context in Topical-Chat's records without a fact."""
 
 
-def _of_outputs(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]:
+def _of_outputs(records: Iterable[Record], task: Task, *, strict: bool = True) -> tuple[RatedGroup, ...]:
     """The groups of such records; the id of one is its `doc_id`, or else its number from 1."""
     numbers: dict[str, int] = {}
 
@@ -200,7 +208,7 @@ def _of_outputs(records: Iterable[Record], task: Task) -> tuple[RatedGroup, ...]
         references = (reference,) if reference else ()
         return RatedGroup(name, source, (candidate,), "" if context == NO_FACT else context, references)
 
-    return _merged(((record, group(record)) for record in records), "doc_id")
+    return _merged(((record, group(record)) for record in records), "doc_id", strict=strict)
 
 
 # --- SummEval (Fabbri et al. 2021): 100 news articles with 16 summaries each, means of three experts from 1 to 5 ---
@@ -288,7 +296,8 @@ SUMMARY_CONSISTENCY = Task(
 
 def _qags(path: Path | None, name: str) -> Corpus:
     records, origin = _read(name, path)
-    groups = _of_outputs(records, SUMMARY_CONSISTENCY)
+    # Articles that differ in blanks only, or were drawn twice, have several records.
+    groups = _of_outputs(records, SUMMARY_CONSISTENCY, strict=False)
     return Corpus(SUMMARY_CONSISTENCY, tuple(replace(group, references=()) for group in groups), origin)
 
 
