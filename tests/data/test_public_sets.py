@@ -21,43 +21,22 @@ from debate_judge.data.testing import check_corpus
 
 Row = dict[str, Any]
 
-ARTICLE: Row = {
-    "id": "dm-1",
-    "text": "The town of Elm has bought a plough .",
-    "machine_summaries": ["Elm buys a plough .\n", "A plough ."],
-    "human_summaries": ["Elm has a plough .", "Snow beware ."],
-    "coherence": [14 / 3, 1],
-    "consistency": [5.0, 5.0],
-    "fluency": [5.0, 2.0],
-    "relevance": [4.0, 2.0],
-}
-REPLY: Row = {
-    "source": "do you like chess ? \n i do . \n\n",
-    "system_id": "A",
-    "system_output": "wow . \n",
-    "context": "the longest game took 269 moves .\n",
-    "scores": {"naturalness": 2.6666666667, "groundedness": 0.3333333333, "overall": 3},
-}
+ARTICLE: Row = {"id": "dm-1", "text": "The town of Elm has bought a plough ."}
+ARTICLE |= {"machine_summaries": ["Elm buys a plough .\n", "A plough ."], "consistency": [5.0, 5.0]}
+ARTICLE |= {"human_summaries": ["Elm has a plough .", "Snow beware ."], "coherence": [14 / 3, 1]}
+ARTICLE |= {"fluency": [5.0, 2.0], "relevance": [4.0, 2.0]}
+REPLY: Row = {"source": "do you like chess ? \n i do . \n\n", "system_id": "A", "system_output": "wow . \n"}
+REPLY |= {"context": "the longest game took 269 moves .\n"}
+REPLY |= {"scores": {"naturalness": 2.6666666667, "groundedness": 0.3333333333, "overall": 3}}
 KNOWN = {"knowledge": "Elm lies on the Ash."}
 QA: Row = {**KNOWN, "question": "Which river?", "right_answer": "Ash", "hallucinated_answer": "Oak"}
 CHAT: Row = {**KNOWN, "dialogue_history": "[Human]: Elm?"}
 CHAT |= {"right_response": "On the Ash.", "hallucinated_response": "On the Oak."}
 NEWS: Row = {"document": "Elm buys a plough.", "right_summary": "Elm buys.", "hallucinated_summary": "Elm sells."}
-CLAIMS: Row = {
-    "prompt": "Which river?",
-    "response": "Elm is a town on the Oak.",
-    "claims": [{"claim": "Elm is a town", "label": True}, {"claim": "Elm is on the Oak", "label": False}],
-    "label": False,
-    "entry_point": None,
-}
-QAGS: Row = {
-    "doc_id": 7,
-    "system_id": 0,
-    "source": "Elm has bought a plough .",
-    "reference": "Elm has bought a plough .",
-    "system_output": "Elm has sold a plough .",
-    "scores": {"consistency": 0.3333},
-}
+CLAIMS: Row = {"prompt": "Which river?", "response": "Elm is a town on the Oak.", "label": False, "entry_point": None}
+CLAIMS |= {"claims": [{"claim": "Elm is a town", "label": True}, {"claim": "Elm is on the Oak", "label": False}]}
+QAGS: Row = {"doc_id": 7, "system_id": 0, "source": "Elm has bought a plough .", "scores": {"consistency": 0.3333}}
+QAGS |= {"reference": "Elm has bought a plough .", "system_output": "Elm has sold a plough ."}
 QUESTIONS = [{"question_id": n, "text": f"Question {n}?", "category": "generic"} for n in (1, 3, 5)]
 
 
@@ -137,33 +116,47 @@ def test_a_record_becomes_a_group(tmp_path: Path, name: str, row: Row, task: str
 
 PACKED: Row = {"doc_id": "d1", "system_id": "M8", "source": "It rained .", "reference": "Rain ."}
 PACKED |= {"system_output": "Wet .", "scores": {"coherence": 2.0, "consistency": 5.0, "fluency": 5.0, "relevance": 3.0}}
+OTHER_KNOWLEDGE = {**CHAT, "knowledge": "The Ash is long.", "right_response": "It is long."}
+BLANKS = {**QAGS, "doc_id": 8, "source": "Elm  has bought a plough .", "system_output": "No ."}
+NO_FACT = {**REPLY, "source": "hi \n", "context": "_nofact\n"}
+SAMPLED = [
+    {"knowledge": "k", "question": "Which river?", "answer": "Oak", "hallucination": "yes"},
+    {"knowledge": "k", "question": "Which town?", "answer": "Elm", "hallucination": "no"},
+]
 
 
 @pytest.mark.parametrize(
     ("name", "rows", "groups"),
     [
-        # Summaries without names of models are numbered.
-        ("summeval", [ARTICLE], [(ARTICLE["text"], "", "12")]),
-        # As UniEval packs it.
-        ("summeval", [PACKED, {**PACKED, "system_id": "M9"}], [("It rained .", "", ("M8", "M9"))]),
-        ("topical_chat", [REPLY, {**REPLY, "source": "hi \n", "context": "_nofact\n"}, {**REPLY, "system_id": "B"}],
-         [(REPLIED.source, REPLIED.context, "AB"), ("hi ", "", "A")]),
-        # The hallucinated reply is the same in both records and is there once.
-        ("halueval", [CHAT, {**CHAT, "knowledge": "The Ash is long.", "right_response": "It is long."}],
-         [("[Human]: Elm?", "Elm lies on the Ash.\nThe Ash is long.", ("right", "hallucinated", "right-2"))]),
-        ("qags", [QAGS, {**QAGS, "doc_id": 8, "source": "Elm  has bought a plough .", "system_output": "No ."}, QAGS],
-         [(QAGS["source"], "", ("0", "0-2"))]),
-        # Sampled copies of HaluEval have one candidate a record.
-        ("halueval", [{"knowledge": "k", "question": "Which river?", "answer": "Oak", "hallucination": "yes"},
-                      {"knowledge": "k", "question": "Which town?", "answer": "Elm", "hallucination": "no"}],
-         [("Which river?", "k", ("hallucinated",)), ("Which town?", "k", ("right",))]),
+        # Summaries without names of models are numbered; so are answers that differ, and equal ones are there once.
+        ("summeval", [ARTICLE], {(ARTICLE["text"], ""): ["1", "2"]}),
+        ("summeval", [PACKED, {**PACKED, "system_id": "M9"}], {("It rained .", ""): ["M8", "M9"]}),
+        (
+            "topical_chat",
+            [REPLY, NO_FACT, {**REPLY, "system_id": "B"}],
+            {(REPLIED.source, REPLIED.context): ["A", "B"], ("hi ", ""): ["A"]},
+        ),
+        (
+            "halueval",
+            [CHAT, OTHER_KNOWLEDGE],
+            {("[Human]: Elm?", "Elm lies on the Ash.\nThe Ash is long."): ["right", "hallucinated", "right-2"]},
+        ),
+        ("qags", [QAGS, BLANKS, QAGS], {(QAGS["source"], ""): ["0", "0-2"]}),
+        ("halueval", SAMPLED, {("Which river?", "k"): ["hallucinated"], ("Which town?", "k"): ["right"]}),
     ],
     ids=["numbered", "packed", "chat", "shared reply", "articles", "sampled"],
-)  # fmt: skip
-def test_records_of_one_source_are_one_group(tmp_path: Path, name: str, rows: list[Row], groups: list[Any]) -> None:
+)
+def test_records_of_one_source_are_one_group(
+    tmp_path: Path, name: str, rows: list[Row], groups: dict[tuple[str, str], list[str]]
+) -> None:
     corpus = loaded(tmp_path, name, *rows)
-    contents = [(group.source, group.context, tuple(c.id for c in group.candidates)) for group in corpus.groups]
-    assert contents == [(source, context, tuple(ids)) for source, context, ids in groups]
+    assert {(g.source, g.context): [c.id for c in g.candidates] for g in corpus.groups} == groups
+
+
+@pytest.mark.parametrize("change", [{}, {"context": "another", "system_id": "B"}], ids=["system", "context"])
+def test_outputs_that_contradict_each_other_are_refused(tmp_path: Path, change: Row) -> None:
+    with pytest.raises(InputError, match="line 2: a record contradicts an earlier one of its source"):
+        loaded(tmp_path, "topical_chat", REPLY, {**REPLY, **change})
 
 
 @pytest.mark.parametrize("nested", [False, True])
