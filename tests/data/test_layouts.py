@@ -105,25 +105,13 @@ def test_what_pandas_saved_is_read_like_json(tmp_path: Path, source: object) -> 
 
 
 def test_comparisons_of_label_studio_are_pairs(tmp_path: Path) -> None:
-    tasks: Rows = [
-        {
-            "id": number,
-            "data": {"prompt": f"q{number}", "answer1": "yes", "answer2": "no"},
-            "annotations": [
-                {
-                    "completed_by": rater,
-                    "result": [
-                        {"from_name": "better", "value": {"selected": side}},
-                        {"from_name": "certain", "value": {"choices": ["very"]}},
-                        {"from_name": "comment", "value": {"text": ["Because."]}},
-                    ],
-                }
-                for rater, side in enumerate(sides)
-            ],
-        }
-        for number, sides in enumerate([["left", "right", "left"]])
-    ]
-    path = written(tmp_path, "a.json", tasks)
+    def annotation(rater: int, side: str) -> dict[str, object]:
+        values = {"better": {"selected": side}, "certain": {"choices": ["very"]}, "comment": {"text": ["Because."]}}
+        return {"completed_by": rater, "result": [{"from_name": n, "value": value} for n, value in values.items()]}
+
+    annotations = [annotation(rater, side) for rater, side in enumerate(("left", "right", "left"))]
+    task = {"id": 1, "data": {"prompt": "q", "answer1": "yes", "answer2": "no"}, "annotations": annotations}
+    path = written(tmp_path, "a.json", [task])
     (group,) = load(path, "pairs", ColumnNames.parse(["source=prompt"])).groups
     assert [(c.text, c.ratings["preference"]) for c in group.candidates] == [("yes", (1, 0, 1)), ("no", (0, 1, 0))]
     assert group.candidates[0].comments["preference"] == ("Because.",) * 3

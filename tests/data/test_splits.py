@@ -92,13 +92,6 @@ def test_an_added_group_moves_at_most_one_other_across_each_cut(count: int, seed
     assert sum(after[name] != part for name, part in before.items()) <= 2
 
 
-def test_a_fingerprint_changes_with_a_rating() -> None:
-    whole = many(20)
-    splits, changed = divided(whole), divided(replace(whole, groups=(group("0", 1, 5), *whole.groups[1:])))
-    assert {n for n in PARTS if splits.fingerprints[n] != changed.fingerprints[n]} == {where(splits)["0"]}
-    assert splits.fingerprints["train"] == splits.train.digest
-
-
 def test_single_candidates_need_rated_items_that_differ() -> None:
     # 27 items: 8, 8 and 11.
     assert MIN_ITEMS == 8
@@ -139,15 +132,6 @@ def test_every_source_is_held_out_once_and_no_fold_uses_its_own(groups: int, cou
     learnt = [{splits.fingerprints["train"] for splits in half} for half in folds.halves]
     assert learnt == [{folds.final.fingerprints["train"]}, {folds.final.fingerprints["dev"]}]
     assert folds.final.held_out.groups == ()
-
-
-def test_the_seed_draws_folds_and_the_order_of_the_file_does_not() -> None:
-    whole = many(24)
-
-    def held_out(of: Corpus, seed: int) -> list[set[str]]:
-        return [ids(splits.held_out) for splits in folds_of(of, seed, 6)[1]]
-
-    assert held_out(whole, 1) == held_out(replace(whole, groups=whole.groups[::-1]), 1) != held_out(whole, 2)
 
 
 def test_near_duplicates_stay_in_one_fold() -> None:
