@@ -21,11 +21,12 @@ import math
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, redirect_errors
@@ -50,7 +51,6 @@ from debate_judge.data.files.columns import (
 from debate_judge.data.files.formats import RecordFile, detect_format, short_name
 from debate_judge.data.files.records import (
     Record,
-    describe_value,
     first_records,
     is_blank,
     is_missing,
@@ -74,6 +74,7 @@ _BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[
 _CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
 _UNMAPPED = AspectColumns()
 _ANY = Scale(-1e300, 1e300)
+_STRENGTH = Aspect("strength", "How clear a verdict is: all strengths divided by the greatest one.", Scale(0, 1))
 _MAX_ERRORS = 20
 """Number of errors of a file that are told at once."""
 _MAX_RECORDS = 500_000
@@ -185,7 +186,7 @@ def iter_groups(
         on_error(error)
 
     handler = skip if on_error else None
-    reader = _RowReader(names, _task_finder(file.folder, chosen, refuse_other_tasks), all_notes)
+    reader = _RowReader(names, all_notes, file.folder, chosen, refuse_other_tasks)
 
     def groups() -> Iterator[LocatedGroup]:
         logged = notes is not None
@@ -349,16 +350,14 @@ class _Row(NamedTuple):
 
 
 class _RowReader:
-    """Reads the records of one file as rows.
+    """Reads the records of one file as rows, which have the chosen task or name theirs."""
 
-    Args:
-        names: The mapping.
-        find: (record, field that names its task) -> task, or None for a record of another task than was chosen.
-        notes: Collects notes for the user.
-    """
-
-    def __init__(self, names: ColumnNames, find: Callable[[Record, str], Task | None], notes: ReadingNotes) -> None:
-        self.notes, self._names, self._find = notes, names, find
+    def __init__(
+        self, names: ColumnNames, notes: ReadingNotes, folder: Path, chosen: Task | None, refuse_others: bool
+    ) -> None:
+        self.notes, self._names, self._chosen, self._refuse_others = notes, names, chosen, refuse_others
+        self._task_named = cache(lambda name: find_task(name, folder))
+        """Reads each task file once."""
         self._columns: dict[tuple[tuple[str, ...], str], list[TextColumns]] = {}
         self._number = 0
         self._raters: dict[str, int] = {}
@@ -369,9 +368,27 @@ class _RowReader:
 
     def task_of(self, record: Record) -> Task | None:
         """The task of a record without objects inside; None for one of another task than was chosen."""
-        name = self._names.roles.get("task", "task")
-        column = cached_keys(tuple(map(str, record.values))).named(name)
-        return self._find(record, column or ("" if name == "none" else "task"))
+        role, chosen = self._names.roles.get("task", "task"), self._chosen
+        field = cached_keys(tuple(map(str, record.values))).named(role) or ("" if role == "none" else "task")
+        name = record.optional_text(field).strip()
+        if chosen is not None and name in ("", chosen.name):
+            return chosen
+        if not name:
+            raise record.error(
+                "the group has no task",
+                field,
+                remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
+                "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
+            )
+        with replace(record, remedy="rename the column, if it means something else").located(field):
+            task: Task = self._task_named(name)
+        if chosen is None or task.name == chosen.name:
+            return chosen or task
+        if self._refuse_others:
+            problem = f"the group is of another task than {chosen.name}"
+            remedy = "remove it from the file, or skip such groups: --task NAME with the judge's task"
+            raise record.with_location(OtherTaskError(problem, found=name, remedy=remedy), field)
+        return None
 
     def rows(self, record: Record) -> Iterator[_Row]:
         """The rows of a record; none of one that the mapping leaves out."""
@@ -490,7 +507,9 @@ class _RowReader:
             column = str((columns.is_pair and columns.column("winner")) or columns.column("rating"))
             named = self._aspect(record, str(columns.column("aspect")), column, task)
             cells = {named.name: [Cell(column)]} if named else {}
-        strength = self._strength(record, columns.column("strength")) if columns.is_pair else 1.0
+        strength, of_strength = 1.0, columns.column("strength") if columns.is_pair else None
+        if of_strength is not None and not is_missing(record.values.get(of_strength)):
+            strength = rating_of(record.number(of_strength), _STRENGTH, record, of_strength)
         for name, of_aspect in cells.items():
             aspect, mapped = task.aspect(name), self._names.aspects.get(name, _UNMAPPED)
             for cell in of_aspect:
@@ -542,7 +561,7 @@ class _RowReader:
             value = float(value)
         is_sum = self._names.repeated == "sum"
         rating = rating_of(value, replace(aspect, scale=_ANY) if is_sum else aspect, record, field)
-        return aspect.scale.low + aspect.scale.high - rating if mapped.lower_is_better and not is_sum else rating
+        return rating if is_sum else _turned(rating, aspect, mapped)
 
     def _verdict(self, row: _Row, value: object, field: str) -> float:
         """The rating of the first text of a pair: 1, 0.5 or 0, or a share."""
@@ -561,16 +580,6 @@ class _RowReader:
                 remedy="say what each value means, e.g. --columns codes=0:a+1:b+2:tie",
             )
         return first
-
-    @staticmethod
-    def _strength(record: Record, name: str | None) -> float:
-        if name is None or is_missing(record.values.get(name)):
-            return 1.0
-        strength = record.number(name)
-        if not 0 < strength <= 1:
-            expected = "a number above 0 and up to 1: divide all strengths by the greatest one"
-            raise record.error("not a strength", name, expected=expected, found=f"{strength:g}")
-        return strength
 
     def _aspect(self, record: Record, column: str, rating: str, task: Task) -> Aspect | None:
         """The aspect that a row of one rating names; None for one that the task does not have."""
@@ -599,8 +608,10 @@ class _RowReader:
                 # A comment on no aspect is on the only one that there is, or on the first verdict.
                 of = [aspects[0].name] if len(aspects) == 1 else [*rated[:1]] if row.columns.is_pair else []
             of = [aspect for aspect in of if name or aspect not in of_columns]
-            texts = [text for column in columns if of for text in _comments_in(row.record, column)]
-            found += [(aspect, self._order(rater), text) for aspect in of for text in texts]
+            for column in columns if of else ():
+                is_list = isinstance(row.record.values.get(column), list)
+                texts = row.record.texts(column, blank=True) if is_list else [row.record.optional_text(column)]
+                found += [(aspect, self._order(rater), text) for aspect in of for text in texts if text.strip()]
         return found
 
 
@@ -615,16 +626,6 @@ def clear_verdict(value: object, columns: Sequence[str], models: Sequence[object
         if word in named or (mark in marks and not word.isdigit()):
             return rating
     return None
-
-
-def _comments_in(record: Record, column: str) -> list[str]:
-    """The comments in a field of one text or of a list of texts, without blank ones."""
-    value = record.values.get(column)
-    if value is not None and not isinstance(value, str | list):
-        expected, found = "a text, or a list of texts", describe_value(value)
-        raise record.error("not a comment", column, expected=expected, found=found)
-    texts = (record.text(column, blank=True),) if isinstance(value, str) else record.texts(column, blank=True)
-    return list(filter(str.strip, texts))
 
 
 def _messages_in(record: Record, column: str, *, required: bool = True) -> list[tuple[str, str]]:
@@ -700,35 +701,6 @@ def _check_columns(head: Sequence[Record], names: ColumnNames, task: Task, notes
     notes.add_unread((key for key in unread if key not in names.keep), unused)
     if texts[0].is_pair:
         notes.add(f"pairs, the columns {texts[0].column('response_a')} and {texts[0].column('response_b')}")
-
-
-def _task_finder(folder: Path, chosen: Task | None, refuse_others: bool) -> Callable[[Record, str], Task | None]:
-    """A function (record, field that names its task) -> the task, or None if another task was chosen."""
-    # Each task file is read once.
-    task_named = cache(lambda name: find_task(name, folder))
-
-    def find(record: Record, field: str) -> Task | None:
-        name = record.optional_text(field).strip()
-        if chosen is not None and name in ("", chosen.name):
-            return chosen
-        if not name:
-            raise record.error(
-                "the group has no task",
-                field,
-                remedy=f"choose one with --task; where none fits, debate check {shlex.quote(record.file)} --write-task "
-                "FILE.toml drafts one for you to correct. In a file of several tasks, add the field task",
-            )
-        with replace(record, remedy="rename the column, if it means something else").located(field):
-            task: Task = task_named(name)
-        if chosen is None or task.name == chosen.name:
-            return chosen or task
-        if refuse_others:
-            problem = f"the group is of another task than {chosen.name}"
-            remedy = "remove it from the file, or skip such groups: --task NAME with the judge's task"
-            raise record.with_location(OtherTaskError(problem, found=name, remedy=remedy), field)
-        return None
-
-    return find
 
 
 # --- groups ---
@@ -870,31 +842,23 @@ def _values(entries: Sequence[tuple[_Rating, _Row]], names: ColumnNames) -> tupl
     how = names.repeated
     if how in ("error", "raters", "separate"):
         return tuple(rating.value for rating, _ in entries)
-    by_rater: dict[str, list[tuple[_Rating, _Row]]] = defaultdict(list)
-    for entry in entries:
-        by_rater[entry[0].rater].append(entry)
+    by_rater: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for rating, row in entries:
+        by_rater[rating.rater][id(row.record)].append(rating.value)
     values: list[float] = []
-    for of in by_rater.values():
+    for records in by_rater.values():
         # Of a rater's record with several ratings all count.
-        kept = {"first": of[0][1].record, "last": of[-1][1].record}.get(how)
-        numbers = [rating.value for rating, row in of if kept is None or row.record is kept]
-        if how == "mean":
-            numbers = [math.fsum(numbers) / len(numbers)]
-        elif how == "sum":
-            numbers = [_sum(numbers, *of[-1], names)]
-        values += numbers
+        of_records = list(records.values())
+        numbers = list(chain(*of_records))
+        merged = {"first": of_records[0], "last": of_records[-1], "mean": [fmean(numbers)], "sum": [math.fsum(numbers)]}
+        values += merged[how]
+    if how == "sum":
+        last, row = entries[-1]
+        mapped = names.aspects.get(last.aspect.name, _UNMAPPED)
+        values = [_turned(rating_of(sum_, last.aspect, row.record, last.field), last.aspect, mapped) for sum_ in values]
     return tuple(values)
 
 
-def _sum(numbers: Sequence[float], last: _Rating, row: _Row, names: ColumnNames) -> float:
-    total, scale = math.fsum(numbers), last.aspect.scale
-    if not scale.contains(total):
-        raise row.record.error(
-            f"the sum of {len(numbers)} ratings is outside the scale of {last.aspect.name}",
-            last.field,
-            expected=f"a sum from {scale}",
-            found=f"{total:g}",
-            remedy="give the scale of the sums in the task file",
-        )
-    upside_down = names.aspects.get(last.aspect.name, _UNMAPPED).lower_is_better
-    return scale.low + scale.high - total if upside_down else total
+def _turned(rating: float, aspect: Aspect, mapped: AspectColumns) -> float:
+    """The rating, upside down where less is better."""
+    return aspect.scale.low + aspect.scale.high - rating if mapped.lower_is_better else rating
