@@ -18,7 +18,7 @@ _GAP = 2
 """Characters between two columns."""
 _INTERVAL = r"\[[-−+\d.]+, [-−+\d.]+\]"
 _UNBROKEN = tuple(map(re.compile, (rf"\S+( \*)? {_INTERVAL}", _INTERVAL, "(?!)")))
-"""What stays in one line where all columns have room for it: a value with its interval, else an interval alone."""
+"""What stays in one line where all columns have room for it: a value with its interval, else an interval."""
 _UNBREAKABLE = "\ue000"
 """In place of a space at which rich must not wrap."""
 _NUMERIC = re.compile(r"[-–+$]?[\d.,]*( ?%)?")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge.data import load
-from debate_judge.data.agreement.figures import GroupScores, Statistic
+from debate_judge.data.agreement.figures import GroupScores
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs.judge import Failure, Judgement, Transcript, Turn, Unscored, Verdict
 from debate_judge.runs.comparison.figures import Comparison, EvaluatedJudge
@@ -26,6 +26,7 @@ from debate_judge.runs.reports.page import (
     page,
 )
 from debate_judge.runs.reports.tables import DataTable
+from tests.runs.rated_corpora import setup
 
 # --- charts ---
 
@@ -91,8 +92,7 @@ def report(text: str, *parts: ReportBlock) -> Report:
 
 def compared(corpus: Corpus, judge: EvaluatedJudge) -> Comparison:
     aspects = tuple(aspect for aspect in ASPECTS if aspect.name in judge.scores)
-    statistics: tuple[Statistic, ...] = ("spearman",)
-    return Comparison(corpus=corpus, aspects=aspects, level="summary", statistics=statistics, judges={"judge": judge})
+    return replace(setup(), corpus=corpus, aspects=aspects, judges={"judge": judge})
 
 
 def one_of_each(text: str) -> tuple[ReportBlock, ...]:
