@@ -217,11 +217,9 @@ class GuideAuthor:
         Of a first guide the author sees no reasons of the judge, because it would repeat them.
         """
         sources = fitting(sources if former else map(RatedSource.without_reasons, sources), MAX_PROMPT_TOKENS)
-        means = [c.mean for source in sources for c in source.candidates]
-        spread = rating_distribution(means, self.aspect.scale) + noise_text(sources, self.aspect.scale)
         inputs = {
             "rated": "\n".join(source.json_line() for source in sources),
-            "spread": spread + mean_error_text(sources),
+            "spread": spread_text(sources, self.aspect.scale),
             "former_guide": former or "none",
         }
         return self._ask(WriteGuide, sources, inputs, "guide", self.words)
@@ -294,42 +292,33 @@ def _problem(field: str, text: str, words: int, sources: Sequence[RatedSource]) 
     return f"The {field} quotes the texts ({quotation!r}); describe the kind of defect instead." if quotation else ""
 
 
-def rating_distribution(means: Sequence[float], scale: Scale) -> str:
-    """How often each mean rating occurs; if there are many, how many are nearest to each point of the scale, and how
-    many exactly at its ends."""
+def spread_text(sources: Sequence[RatedSource], scale: Scale) -> str:
+    """How the ratings spread, in sentences: how often each mean rating occurs, or if there are many, how many are
+    nearest to each point of the scale and exactly at its ends; how far two raters of one text are apart on average,
+    half of which is noise, or without single ratings a third of a step; and if the texts are scored, the judge's mean
+    difference from the raters, over all of them and by source."""
+    candidates = [candidate for source in sources for candidate in source.candidates]
+    means = [candidate.mean for candidate in candidates]
     exact = Counter(round(mean, 2) for mean in means)
-    if len(exact) <= _MAX_MEANS:
-        return f"Of {len(means)} texts, {', '.join(f'{count} at {mean:g}' for mean, count in sorted(exact.items()))}."
-    counts = Counter(scale.rounded(mean, "whole") for mean in means)
-    points = ", ".join(f"{count} near {point:g}" for point, count in sorted(counts.items()))
-    ends = " and ".join(f"{sum(m == end for m in means)} at exactly {end:g}" for end in (scale.low, scale.high))
-    return f"Of {len(means)} texts, {points}; {ends}."
-
-
-def noise_text(sources: Sequence[RatedSource], scale: Scale) -> str:
-    """How far two raters of one text are apart on average, half of which is noise; without single ratings a third of a
-    step of the scale."""
-    gaps = [
-        fmean(abs(a - b) for a, b in combinations(candidate.ratings, 2))
-        for source in sources
-        for candidate in source.candidates
-        if len(candidate.ratings) > 1
-    ]
-    if not gaps:
-        return f" Differences between means of up to {scale.step / 3:.2g} are noise."
-    gap = fmean(gaps)
-    noise = f"differences between means of up to {gap / 2:.2g} are noise"
-    return f" Two raters of one text are {gap:.2g} apart on average: {noise}."
-
-
-def mean_error_text(sources: Sequence[RatedSource]) -> str:
-    """The judge's mean difference from the raters, over all texts and by source; empty without scores."""
-    by_source = [[c.score - c.mean for c in source.candidates if c.score is not None] for source in sources]
-    if not any(by_source):
-        return ""
-    means = "; ".join(f"{fmean(differences):+.2f}" for differences in by_source if differences)
-    overall = fmean(difference for differences in by_source for difference in differences)
-    return f" The judge's scores less the raters' means: {overall:+.2f} over all texts; by source, as listed: {means}."
+    counts = ", ".join(f"{count} at {mean:g}" for mean, count in sorted(exact.items()))
+    if len(exact) > _MAX_MEANS:
+        near = Counter(scale.rounded(mean, "whole") for mean in means)
+        counts = ", ".join(f"{count} near {point:g}" for point, count in sorted(near.items()))
+        ends = (f"{means.count(end)} at exactly {end:g}" for end in (scale.low, scale.high))
+        counts += f"; {' and '.join(ends)}"
+    gaps = [fmean(abs(a - b) for a, b in combinations(c.ratings, 2)) for c in candidates if len(c.ratings) > 1]
+    noise = f"differences between means of up to {fmean(gaps) / 2 if gaps else scale.step / 3:.2g} are noise."
+    text = f"Of {len(means)} texts, {counts}."
+    text += (
+        f" Two raters of one text are {fmean(gaps):.2g} apart on average: {noise}" if gaps else f" {noise.capitalize()}"
+    )
+    errors = [[c.score - c.mean for c in source.candidates if c.score is not None] for source in sources]
+    if any(errors):
+        overall = fmean(error for of_source in errors for error in of_source)
+        by_source = "; ".join(f"{fmean(of_source):+.2f}" for of_source in errors if of_source)
+        text += f" The judge's scores less the raters' means: {overall:+.2f} over all texts; by source, as listed: "
+        text += f"{by_source}."
+    return text
 
 
 def without_quotations(text: str, sources: Sequence[RatedSource]) -> str:
