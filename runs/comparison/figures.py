@@ -133,8 +133,8 @@ class Comparison:
         return dict(sorted(self.judges.items(), key=lambda row: row[1].compiled_on > 0))
 
     @property
-    def evidence(self) -> dict[str, EvaluatedJudge]:
-        """The rows that are evidence: of judges that were compiled on none of the groups."""
+    def compared(self) -> dict[str, EvaluatedJudge]:
+        """The judges that were compiled on none of the groups, so that their figures are evidence."""
         return {name: judge for name, judge in self.judges.items() if not judge.compiled_on}
 
     @cached_property
@@ -160,9 +160,9 @@ class Comparison:
     @cached_property
     def differences(self) -> dict[str, Figure]:
         """Judge -> its difference to the baseline in the first statistic, on average over aspects."""
-        if self.baseline not in self.evidence:
+        if self.baseline not in self.compared:
             return {}
-        return {name: self.difference(name, self.baseline) for name in self.evidence if name != self.baseline}
+        return {name: self.difference(name, self.baseline) for name in self.compared if name != self.baseline}
 
     @cached_property
     def corrected_p_values(self) -> dict[str, float | None]:
@@ -179,7 +179,7 @@ class Comparison:
         firsts: dict[str, str] = {}
         p_values: dict[tuple[str, str], float | None] = {}
         for column in self.columns:
-            values = {name: self.agreement(name, column).value for name in self.evidence}
+            values = {name: self.agreement(name, column).value for name in self.compared}
             ranked = sorted((n for n, value in values.items() if value is not None), key=lambda n: -(values[n] or 0))
             for other in ranked[1:]:
                 firsts[column] = ranked[0]
@@ -204,7 +204,7 @@ class Comparison:
     def absolute_agreement(self) -> dict[str, dict[str, AbsoluteAgreement]]:
         """Judge -> aspect or `AVERAGE` -> absolute agreement, of judges on the raters' scale; changes are from the
         first one, the baseline if that is on the scale."""
-        names = sorted(self.evidence, key=lambda name: name != self.baseline)
+        names = sorted(self.compared, key=lambda name: name != self.baseline)
         scores = {name: self.judges[name].scores for name in names if self.on_scale(self.judges[name])}
         if not scores or not self.cuts:
             return {}
@@ -216,14 +216,14 @@ class Comparison:
         """Judge -> aspect -> agreement of decisions, for aspects whose ratings define any."""
         decisions = {
             name: evaluate_decisions(judge.scores, self.decision_rules, on_scale=judge.on_scale, seed=self.seed)
-            for name, judge in self.evidence.items()
+            for name, judge in self.compared.items()
         }
         return {name: by_aspect for name, by_aspect in decisions.items() if by_aspect}
 
     @cached_property
     def rater_agreement(self) -> dict[str, dict[str, RaterAgreement]]:
         """Judge -> aspect -> comparison with individual raters; empty if there are only mean ratings."""
-        if not any(several_raters(judge.scores) for judge in self.evidence.values()):
+        if not any(several_raters(judge.scores) for judge in self.compared.values()):
             return {}
         options: Any = {"statistic": self.statistics[0], "level": self.level, "seed": self.seed}
         return {
@@ -231,7 +231,7 @@ class Comparison:
                 aspect: compare_with_raters(groups, on_scale=judge.on_scale, **options)
                 for aspect, groups in judge.scores.items()
             }
-            for name, judge in self.evidence.items()
+            for name, judge in self.compared.items()
         }
 
     def evidence_to_json(self) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def point(x: float, y: Figure) -> tuple[Point, ...]:
 def agreement_chart(comparison: Comparison, names: Mapping[str, str]) -> list[Chart]:
     """Agreement of the judges that are evidence, of these `names`, in each column of the table, with the human ceiling
     where single raters are known."""
-    names = {judge: name for judge, name in names.items() if judge in comparison.evidence}
+    names = {judge: name for judge, name in names.items() if judge in comparison.compared}
     if not names:
         return []
     columns = comparison.columns

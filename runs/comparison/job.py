@@ -407,8 +407,8 @@ def _compare_entrants(plan: ComparisonPlan, lms: Mapping[LMChoice, JudgeLM]) -> 
         raise next(iter(incomplete.values()))
     in_order = {entrant.name: judges[entrant.name] for entrant in plan.entrants if entrant.name in judges}
     why = {name: " ".join(str(error).split()) for name, error in failed.items()}
-    compared = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=why)
-    return replace(plan, comparison=compared), list(incomplete)
+    comparison = replace(plan.comparison, judges={**in_order, **plan.comparison.judges}, failed=why)
+    return replace(plan, comparison=comparison), list(incomplete)
 
 
 def _usable_entrants(
@@ -560,7 +560,7 @@ def _judges_table(comparison: Comparison, *, all_intervals: bool = False) -> Dat
 def _verdict(comparison: Comparison) -> list[str]:
     """Which judge is the best, and judges whose figures are no evidence or missing."""
     best, groups, lines = comparison.best[AVERAGE], len(comparison.corpus.groups), []
-    if len(comparison.evidence) > 1:
+    if len(comparison.compared) > 1:
         lines.append(
             f"{best} is the best judge on average: it differs from all others (p < 0.05, Holm over all columns)."
             if best
