@@ -66,17 +66,11 @@ def test_a_server_that_is_not_running_is_named_before_anything_is_loaded(
     assert address in message
     # Without an address it is that of the environment, by the names of LiteLLM and of the provider's own client, or
     # the provider's usual one.
-    for variable, spec in {
-        "OPENAI_API_BASE": "openai/o",
-        "OPENAI_BASE_URL": "openai/o",
-        "OLLAMA_API_BASE": "ollama_chat/m",
-    }.items():
+    for variable, spec in {"OPENAI_API_BASE": "openai/o", "OPENAI_BASE_URL": "openai/o", "": "hosted_vllm/m"}.items():
         with monkeypatch.context() as patch:
-            patch.setenv(variable, address)
-            with pytest.raises(InputError, match=f"field '{variable}': .*no server listens"):
+            patch.setenv(variable or "UNUSED", address)
+            with pytest.raises(InputError, match=f"field '{variable or '--api-base'}': .*no server listens"):
                 require_server(spec, None, str(tmp_path))
-    with pytest.raises(InputError, match=r"field '--api-base': .*no server listens"):
-        require_server("hosted_vllm/m", None, str(tmp_path))
     assert default_address("ollama_chat/m") == "http://localhost:11434"
     # Answers of earlier runs need none, nor does a provider; and there is one that is running.
     (tmp_path / "replies" / "openai_m").mkdir(parents=True)
@@ -131,14 +125,11 @@ def test_an_error_names_a_setting_as_it_was_given(tmp_path: Path, capsys: pytest
     with pytest.raises(InputError) as caught:
         Settings(max_rounds=-1)
     assert str(caught.value.in_python()).startswith("field 'max_rounds': not a value of this setting")
-
-
-def test_messages_for_python_name_keywords() -> None:
-    written = (
-        "give --prices FILE, or -J turns=2; --no-preflight starts without; `debate check x.csv --write-task t.toml`"
+    error = InputError(
+        "no", remedy="give --prices FILE, or -J turns=2; --no-preflight starts without; `debate check x`"
     )
-    in_python = "give prices=FILE, or judge_option=turns=2; preflight=False starts without; "
-    assert InputError("no", remedy=written).in_python().remedy == f"{in_python}`debate check x.csv --write-task t.toml`"
+    keywords = "give prices=FILE, or judge_option=turns=2; preflight=False starts without; `debate check x`"
+    assert error.in_python().remedy == keywords
 
 
 @pytest.mark.integration

@@ -25,15 +25,6 @@ from tests.runs.integration_exports import save_judge, score_for, script
 __all__ = ["script"]
 
 
-def test_a_text_that_comes_alone_to_a_judge_of_several_is_judged_with_a_warning(
-    tmp_path: Path, lms: list[ScriptedLM]
-) -> None:
-    with load(save_judge(tmp_path / "judge", together=3)) as judge:
-        with pytest.warns(UserWarning, match="measured with up to 3 candidates"):
-            score = judge.score(source="Late!", text="reply 1")["help"].score
-        assert score == score_for("reply 1")
-
-
 def test_an_empty_text_is_not_asked_about_and_a_repeated_one_only_once(tmp_path: Path, lms: list[ScriptedLM]) -> None:
     with load(save_judge(tmp_path / "judge")) as judge, warnings.catch_warnings():
         warnings.simplefilter("error")
