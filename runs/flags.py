@@ -169,6 +169,7 @@ def _input_error(cls: type, error: pydantic.ValidationError) -> InputError:
     if errors[0]["type"].startswith("missing"):
         return InputError("no value is given", field=known.flag, expected=known.field.description)
     expected = " or ".join(each["msg"].removeprefix("Input should be ") for each in errors if each["loc"][0] == name)
+    expected = expected.replace("a valid tuple", "a list of texts")
     near = did_you_mean(str(value), known.choices)
     return InputError("not a value of this setting", field=known.flag, expected=expected, found=value, remedy=near)
 
