@@ -301,36 +301,31 @@ Legend = list[tuple[str, str, str]]
 
 def draw(chart: Chart) -> tuple[str, Legend]:
     """The chart as SVG, and its legend."""
-    plot, legend = (_dots if chart.draw == "dots" else _lines)(chart)
+    plot = (_dots if chart.draw == "dots" else _lines)(chart)
     label = html.escape(f"{chart.title}: {chart.caption}")
     box = f'viewBox="0 0 {_WIDTH:g} {plot.height:g}" role="img" aria-label="{label}" font-size="11"'
-    return f"<svg {box}>{''.join(plot.parts)}</svg>", legend
+    return f"<svg {box}>{''.join(plot.parts)}</svg>", plot.legend
 
 
 class _Plot:
     """Axes, and what is drawn on them in the coordinates of the data."""
 
     def __init__(
-        self, x: Sequence[float], y: tuple[float, float], *, height: float, left: float, bottom: float
+        self, x: tuple[float, float], y: tuple[float, float], *, height: float, left: float, bottom: float
     ) -> None:
-        """`x` are values that its axis must cover; `y` are the ends of the other axis."""
-        self.x, self.y = _padded(x), y
-        self.left, self.right, self.height, self.bottom = left, _WIDTH - _RIGHT, height, height - bottom
+        self.x, self.y, self.left, self.height, self.bottom = x, y, left, height, height - bottom
         self.parts: list[str] = []
+        self.legend: Legend = []
 
     def at(self, x: float, y: float) -> tuple[float, float]:
         """The place of a point."""
         (x0, x1), (y0, y1) = self.x, self.y
-        across = (x - x0) / (x1 - x0) * (self.right - self.left)
+        across = (x - x0) / (x1 - x0) * (_WIDTH - _RIGHT - self.left)
         return self.left + across, self.bottom - (y - y0) / (y1 - y0) * (self.bottom - _TOP)
 
     def line(self, points: Sequence[tuple[float, float]], colour: str, width: float = 1.2) -> None:
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py in (self.at(*point) for point in points))
         self.parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="{width}"/>')
-
-    def mark(self, x: float, y: float, mark: str, colour: str) -> None:
-        px, py = self.at(x, y)
-        self.parts.append(f'<path d="{_MARKS[mark]}" transform="translate({px:.1f},{py:.1f})" fill="{colour}"/>')
 
     def text(self, px: float, py: float, text: str, anchor: str = "middle") -> None:
         place = f'x="{px:.1f}" y="{py:.1f}" text-anchor="{anchor}"'
@@ -341,77 +336,77 @@ class _Plot:
             self.text(self.at(tick, 0)[0], self.bottom + 15, f"{tick:g}")
         self.line([(self.x[0], self.y[0]), (self.x[1], self.y[0])], _MUTED, 0.8)
 
+    def series(
+        self, name: str, points: Sequence[tuple[float, float, Sequence[tuple[float, float]]]], *, joined: bool = False
+    ) -> None:
+        """Marks at x and y, each with a line between the ends of its interval; the first 35 series differ."""
+        number = len(self.legend)
+        mark, colour = list(_MARKS)[number % len(_MARKS)], f"var(--series-{number % _SERIES})"
+        if joined:
+            self.line([(x, y) for x, y, _ in points], colour)
+        for x, y, ends in points:
+            if ends:
+                self.line(ends, colour)
+            px, py = self.at(x, y)
+            self.parts.append(f'<path d="{_MARKS[mark]}" transform="translate({px:.1f},{py:.1f})" fill="{colour}"/>')
+        self.legend.append((mark, colour, name))
 
-def _dots(chart: Chart) -> tuple[_Plot, Legend]:
+
+def _dots(chart: Chart) -> _Plot:
     rows = [" ".join(row.split()) for row in chart.rows]
     rows = [row if len(row) <= 24 else row[:23] + "…" for row in rows]
     ceiling = {row: value for row, value in enumerate(chart.ceiling) if value is not None}
     count = len(chart.series)
+    values = [v for points in chart.series.values() for x, _, *ends in points for v in (x, *ends)]
     plot = _Plot(
-        [v for points in chart.series.values() for x, _, *ends in points for v in (x, *ends)] + [*ceiling.values()],
+        _padded([*values, *ceiling.values()]),
         (len(rows) - 0.5, -0.5),
         height=30 + 11.0 * len(rows) * (count + 1.5),
         left=14 + _CHARACTER * max(map(len, rows)),
         bottom=24,
     )
-    ticks = _ticks(*plot.x)
-    for tick in ticks:
+    for tick in _ticks(*plot.x):
         plot.line([(tick, plot.y[0]), (tick, plot.y[1])], _RULE, 0.8)
-    plot.x_axis(ticks)
+    plot.x_axis(_ticks(*plot.x))
     for number, row in enumerate(rows):
         plot.text(plot.left - 8, plot.at(0, number)[1] + 4, row, "end")
         if number:
             plot.line([(plot.x[0], number - 0.5), (plot.x[1], number - 0.5)], _RULE, 0.8)
         if number in ceiling:
             plot.line([(ceiling[number], number - 0.42), (ceiling[number], number + 0.42)], _MUTED, 2)
-    legend = []
     for number, (name, points) in enumerate(chart.series.items()):
-        mark, colour = _style(number)
-        for value, place, *ends in points:
-            y = place + (number - (count - 1) / 2) * 0.8 / (count + 0.5)
-            if ends:
-                plot.line([(ends[0], y), (ends[1], y)], colour)
-            plot.mark(value, y, mark, colour)
-        legend.append((mark, colour, name))
+        # Series of a row stand below one another.
+        shift = (number - (count - 1) / 2) * 0.8 / (count + 0.5)
+        plot.series(name, [(x, row + shift, [(end, row + shift) for end in ends]) for x, row, *ends in points])
     if ceiling:
-        legend.append(("┃", _MUTED, "the human ceiling: a rater with the mean of the others"))
-    return plot, legend
+        plot.legend.append(("┃", _MUTED, "the human ceiling: a rater with the mean of the others"))
+    return plot
 
 
-def _lines(chart: Chart) -> tuple[_Plot, Legend]:
+def _lines(chart: Chart) -> _Plot:
     everywhere = [point for points in chart.series.values() for point in points]
     last, count = int(max(point[0] for point in everywhere)), len(chart.series)
     y_range = _padded([value for _, y, *ends in everywhere for value in (y, *ends)])
     plot = _Plot((-0.3, last + 0.3), y_range, height=290, left=44, bottom=40)
     plot.x_axis(range(last + 1))
-    plot.text((plot.left + plot.right) / 2, plot.height - 6, "rounds n (0 is a single call of the Scorer)")
+    plot.text((plot.left + _WIDTH - _RIGHT) / 2, plot.height - 6, "rounds n (0 is a single call of the Scorer)")
     for tick in _ticks(*plot.y):
         plot.line([(plot.x[0], tick), (plot.x[1], tick)], _RULE, 0.8)
         plot.text(plot.left - 6, plot.at(0, tick)[1] + 4, f"{tick:g}", "end")
     plot.line([(plot.x[0], plot.y[0]), (plot.x[0], plot.y[1])], _MUTED, 0.8)
-    legend = []
+    chosen, n = chart.chosen or ("", -1)
     for number, (name, points) in enumerate(chart.series.items()):
-        mark, colour = _style(number)
         # Shifted, or the intervals would hide one another.
         shift = (number - (count - 1) / 2) * min(0.12, 0.6 / count)
-        plot.line([(x + shift, y) for x, y, *_ in points], colour)
-        for x, y, *ends in points:
-            if ends and (count <= _MAX_INTERVALS or (chart.chosen and chart.chosen[0] == name)):
-                plot.line([(x + shift, ends[0]), (x + shift, ends[1])], colour, 1)
-            plot.mark(x + shift, y, mark, colour)
-            if (name, x) == chart.chosen:
-                px, py = plot.at(x + shift, y)
-                ring = f'cx="{px:.1f}" cy="{py:.1f}" r="8" fill="none" stroke="{_INK}" stroke-width="1.6"'
-                plot.parts.append(f"<circle {ring}/>")
-        legend.append((mark, colour, name))
+        shown = count <= _MAX_INTERVALS or name == chosen
+        moved = [(x + shift, y, [(x + shift, end) for end in ends if shown]) for x, y, *ends in points]
+        plot.series(name, moved, joined=True)
+        for px, py in (plot.at(x + shift, y) for x, y, *_ in points if (name, x) == (chosen, n)):
+            ring = f'cx="{px:.1f}" cy="{py:.1f}" r="8" fill="none" stroke="{_INK}" stroke-width="1.6"'
+            plot.parts.append(f"<circle {ring}/>")
     if chart.chosen:
-        legend.append(("◯", _INK, f"chosen: {chart.chosen[0]}, n = {chart.chosen[1]:g}"))
-    return plot, legend
-
-
-def _style(number: int) -> tuple[str, str]:
-    """Marker and colour of a series; the first 35 differ."""
-    return list(_MARKS)[number % len(_MARKS)], f"var(--series-{number % _SERIES})"
+        plot.legend.append(("◯", _INK, f"chosen: {chosen}, n = {n:g}"))
+    return plot
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
