@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ from debate_judge.optimize.plan import CompilePlan, CompileRun
 from debate_judge.optimize.result import Result, compile_report, describe_point, description
 from debate_judge.programs import JUDGE_CLASSES, find_preset
 from debate_judge.programs.examples import examples_of, render_examples
+from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.lm.replies import LocalTransport, SqlStore, replies_folder
 from debate_judge.programs.lm.settings import redact
 from debate_judge.programs.make_lm import make_lm
@@ -29,7 +31,7 @@ from debate_judge.runs.flags import changed_settings
 from debate_judge.runs.mlflow_store import tracking_errors
 from debate_judge.runs.reports.page import write_pages
 from debate_judge.runs.reports.tables import cost_rows
-from debate_judge.runs.runner import DebateCache, JudgeRunner, PreflightCheck, preflight, preflight_checks
+from debate_judge.runs.runner import DebateCache, JudgeRunner, preflight
 from debate_judge.runs.shared_flags import lm_options
 from debate_judge.runs.tracking import (
     CHOICE_METRIC,
@@ -122,18 +124,20 @@ def open_run(plan: CompilePlan, *, progress: bool = True) -> Iterator[tuple[Comp
             ) as tracker:
                 _log_plan(plan, tracker)
                 if settings.preflight:
-                    preflight(runner, _preflight_checks(plan))
+                    _preflight(plan, runner)
                     # A wrong key or name is found before the compile.
                     if settings.reflection_lm not in (None, settings.lm):
                         reflection_lm("Reply with OK.")
                 yield CompileRun(plan, runner, reflection_lm, tracker), tracker
 
 
-def _preflight_checks(plan: CompilePlan) -> list[PreflightCheck]:
+def _preflight(plan: CompilePlan, runner: JudgeRunner) -> None:
     """The preflight calls: the judge with every role that the search may use."""
     searched = "tie_breaker" in find_preset(plan.settings.judge).dimensions
-    judge, aspects = plan.judge.with_debate(tie_breaker=True if searched else None), plan.aspects
-    return preflight_checks(plan.settings.judge, dict.fromkeys((a.name for a in aspects), judge), plan.corpus, aspects)
+    judge = plan.judge.with_debate(tie_breaker=True if searched else None)
+    judges = dict.fromkeys((aspect.name for aspect in plan.aspects), judge)
+    items = chain.from_iterable(corpus_items(plan.corpus, aspect) for aspect in plan.aspects)
+    preflight(runner, judges, items, name=plan.settings.judge)
 
 
 @contextmanager

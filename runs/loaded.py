@@ -47,7 +47,7 @@ from debate_judge.programs.lm.settings import LMOptions, MaxTokens
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs.export import MANIFEST, Export, open_export, resolve_lm
 from debate_judge.runs.flags import python_arguments
-from debate_judge.runs.runner import NO_TEXT, JudgeRunner, PreflightCheck, Score, judge_in_order, preflight, score_of
+from debate_judge.runs.runner import NO_TEXT, JudgeRunner, Score, judge_in_order, preflight, score_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -449,12 +449,7 @@ class LoadedJudge(dspy.Module):
 
     def smoke_test(self, items: Sequence[Item]) -> None:
         """Make one call for each role, so that an error that concerns all items is found at once."""
-        checks = []
-        for name in dict.fromkeys(item.aspect.name for item in items):
-            judge, members = self.judges[name], [item for item in items if item.aspect.name == name]
-            questions = group_into_questions(judge, members, compare_pairs=False).questions
-            checks.append(PreflightCheck(name, judge, questions, longest_first=False))
-        preflight(self._open_runner, checks)
+        preflight(self._open_runner, self.judges, items, whole=False)
 
     def close(self) -> None:
         """End the connections and close the store."""

@@ -21,7 +21,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, zip_longest
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import dspy
 
@@ -40,7 +40,6 @@ from debate_judge.programs.judge import (
     ScoreScale,
     Transcript,
     Unscored,
-    corpus_items,
     reason_of,
     round_to_granularity,
 )
@@ -411,68 +410,62 @@ REMEDIES: Mapping[str, str] = {
 """Reason why an item is unscored -> remedy."""
 
 
-class PreflightCheck(NamedTuple):
-    """A judge to be tried, and the questions to try it on."""
-
-    name: str
-    judge: Judge
-    questions: Sequence[Question]
-    """Tried one after the other until one succeeds: a single question may fail for reasons of its own."""
-    longest_first: bool = True
-    """Whether the first question is the longest of the run, so that all fail if it is too long."""
-
-
-def preflight_checks(
-    name: str, judges: Mapping[str, Judge], corpus: Corpus, aspects: Sequence[Aspect]
-) -> list[PreflightCheck]:
-    """The checks of an entrant with `judges` by aspect, on the longest and the shortest question: on one aspect of each
-    scale, because an LM may fail with one scale alone.
-    """
-    by_scale = {(id(judges[aspect.name]), aspect.scale): aspect for aspect in reversed(aspects)}
-    checks = []
-    for aspect in by_scale.values():
-        judge = judges[aspect.name]
-        questions = group_into_questions(judge, corpus_items(corpus, aspect), compare_pairs=False).questions
-        if questions:
-            extremes = [max(questions, key=_length), min(questions, key=_length)]
-            checks.append(PreflightCheck(name, judge, extremes))
-    return checks
-
-
-def preflight(runner: JudgeRunner, checks: Sequence[PreflightCheck]) -> None:
+def preflight(
+    runner: JudgeRunner, judges: Mapping[str, Judge], items: Iterable[Item], *, name: str = "", whole: bool = True
+) -> None:
     """Make one call for each role of each judge, so that an error that concerns all items is reported before money is
-    spent. Most of these calls are needed by the run anyway, and are then answered by the store of replies.
+    spent: on one aspect of each scale, because an LM may fail with one scale alone. Most of these calls are needed by
+    the run anyway, and are then answered by the store of replies.
+
+    Args:
+        runner: With the judges' LM.
+        judges: Aspect -> its judge.
+        items: What is to be judged, or the first of it.
+        name: Of the judges, for messages; else they are called by their aspects.
+        whole: Whether the items are all that is to be judged: then the longest question is tried, and the shortest
+            because a single one may fail for reasons of its own.
 
     Raises:
         InputError: The LM cannot play a role, with the reason and the remedy.
         dspy.LMError: The key is refused, the model unknown, the account empty.
     """
-    if runner.lm.model.partition("/")[0] != OFFLINE:
-        runner.run_concurrently([partial(_check, runner, check) for check in checks if check.judge.named_predictors()])
+    if runner.lm.model.partition("/")[0] == OFFLINE:
+        return
+    by_aspect: dict[str, list[Item]] = {}
+    for item in items:
+        by_aspect.setdefault(item.aspect.name, []).append(item)
+    by_scale = {(id(judges[name]), members[0].aspect.scale): name for name, members in reversed(by_aspect.items())}
+    checks = []
+    for aspect in by_scale.values():
+        judge = judges[aspect]
+        questions = group_into_questions(judge, by_aspect[aspect], compare_pairs=False).questions
+        if whole:
+            questions = max(questions, key=_length), min(questions, key=_length)
+        if judge.named_predictors():
+            checks.append(partial(_check, runner, name or aspect, judge, questions, whole))
+    runner.run_concurrently(checks)
 
 
-def _check(runner: JudgeRunner, check: PreflightCheck) -> None:
-    failure: Failure | None = None
-    for question in check.questions:
-        failure = _smoke_test(runner, check.judge, question.items)
-        if failure is None:
+def _check(runner: JudgeRunner, name: str, judge: Judge, questions: Sequence[Question], whole: bool) -> None:
+    failures: list[Failure] = []
+    for question in questions:
+        if (failure := _smoke_test(runner, judge, question.items)) is None:
             return
-        if failure.reason == "no log-probabilities" or (failure.reason == "too long" and check.longest_first):
+        failures.append(failure)
+        if failure.reason == "no log-probabilities" or (whole and failure.reason == "too long"):
             # It holds for all items if it holds for this one.
             break
-    if failure is None:
-        return
-    items = check.questions[0].items
+    items, failure = questions[0].items, failures[-1]
     if failure.reason in ("lm error", "refused"):
         # The texts may be at fault: firewalls and filters refuse those that name passwords or wounds.
         harmless = [replace(item, source=_HARMLESS, context="", text=_HARMLESS) for item in items]
-        if _smoke_test(runner, check.judge, harmless) is None:
-            _LOG.warning("%s: the first texts are refused and will have no score: %s", check.name, failure.detail)
+        if _smoke_test(runner, judge, harmless) is None:
+            _LOG.warning("%s: the first texts are refused and will have no score: %s", name, failure.detail)
             return
     remedy = REMEDIES.get(failure.reason, "fix what the message says").format(group=items[0].group)
     raise InputError(
         f"{runner.lm.model} cannot play the {failure.role}: {failure.reason}",
-        field=f"{check.name}: {failure.role}",
+        field=f"{name}: {failure.role}",
         found=failure.detail,
         remedy=f"{remedy}; --no-preflight starts without this check, and leaves such items unscored",
     )

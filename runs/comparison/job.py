@@ -89,7 +89,6 @@ from debate_judge.runs.runner import (
     group_ratings,
     group_scores,
     preflight,
-    preflight_checks,
     require_scored,
     run_shared_pass,
 )
@@ -423,7 +422,9 @@ def _usable_entrants(
     for entrant in entrants:
         try:
             judges = {name: aspect_judge.judge for name, aspect_judge in entrant.aspect_judges.items()}
-            preflight(runner, preflight_checks(entrant.name, judges, plan.comparison.corpus, plan.comparison.aspects))
+            corpus = plan.comparison.corpus
+            items = (item for aspect in plan.comparison.aspects for item in corpus_items(corpus, aspect))
+            preflight(runner, judges, items, name=entrant.name)
             usable.append(entrant)
         except InputError as error:
             if isinstance(error, StoreError) or len(failed) == len(entrants) - 1:

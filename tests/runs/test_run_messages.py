@@ -16,14 +16,14 @@ from dspy import lm15
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Candidate, Corpus, Origin, RatedGroup, Scale, Task
 from debate_judge.programs import build_preset
-from debate_judge.programs.judge import Judge
+from debate_judge.programs.judge import corpus_items
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import Price
 from debate_judge.programs.make_lm import make_lm
 from debate_judge.runs import progress as shown_progress
 from debate_judge.runs.progress import RunProgress, stage
-from debate_judge.runs.runner import JudgeRunner, PreflightCheck, preflight, preflight_checks
+from debate_judge.runs.runner import JudgeRunner, preflight
 from tests.fakes import Script, debater, requested, scripted_lm, section
 
 TONE = Aspect("tone", "Is it friendly?", Scale(1, 5))
@@ -44,19 +44,18 @@ def corpus(*groups: tuple[str, Sequence[str]]) -> Corpus:
 LETTERS = corpus(*((letter, [f"Note on {letter}", "Short."]) for letter in ("A letter.", "A very long letter.", "?")))
 
 
-def checks(judge: Judge, on: Corpus, aspects: Sequence[Aspect]) -> list[PreflightCheck]:
-    return preflight_checks("judge", dict.fromkeys((aspect.name for aspect in aspects), judge), on, aspects)
-
-
 def check(
     lm: JudgeLM,
     name: str = "debate+tiebreak",
     on: Corpus = LETTERS,
     aspects: Sequence[Aspect] = (TONE,),
+    whole: bool = True,
     **options: Any,
 ) -> None:
+    judges = dict.fromkeys((aspect.name for aspect in aspects), build_preset(name, options))
+    items = [item for aspect in aspects for item in corpus_items(on, aspect)]
     with JudgeRunner(lm, progress=False) as runner:
-        preflight(runner, checks(build_preset(name, options), on, aspects))
+        preflight(runner, judges, items, name="judge", whole=whole)
 
 
 def failing(error: Exception, source: str = "") -> Script:
@@ -83,9 +82,9 @@ def test_every_role_speaks_once_about_the_longest_item() -> None:
     check(stand_in)
     assert (len(lm.prompts), stand_in.meter.requested.total()) == (3, 0), "neither needs to be tried"
     # Each scale is tried.
-    single, same_scale = build_preset("single", {}), replace(TONE, name="other")
-    tried = [check.questions[0].items[0].aspect.name for check in checks(single, LETTERS, (TONE, HELP, same_scale))]
-    assert sorted(tried) == ["help", "tone"]
+    lm = scripted_lm(debater())
+    check(lm, "single", aspects=(TONE, HELP, replace(TONE, name="other")))
+    assert len(lm.prompts) == 2
 
 
 @pytest.mark.parametrize(
@@ -125,11 +124,10 @@ def test_what_the_lm_cannot_do_is_refused_with_what_to_do(
 def test_one_item_that_fails_by_itself_stops_nothing() -> None:
     check(scripted_lm(lambda prompt: "What?" if "very long" in section(prompt, "source") else debater()(prompt)))
     # Of new texts a long one may be left unscored; where a judge is compiled, the longest must fit.
-    (trial,) = checks(build_preset("debate", {}), LETTERS, (TONE,))
-    with JudgeRunner(scripted_lm(failing(TOO_LONG, "very long")), progress=False) as runner:
-        preflight(runner, [trial._replace(longest_first=False)])
-        with pytest.raises(InputError, match="does not fit"):
-            preflight(runner, [trial])
+    lm = scripted_lm(failing(TOO_LONG, "very long"))
+    check(lm, on=replace(LETTERS, groups=LETTERS.groups[1:]), whole=False)
+    with pytest.raises(InputError, match="does not fit"):
+        check(lm)
 
 
 def test_the_lm_is_tried_on_a_harmless_text_where_those_of_the_data_are_refused(
