@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import threading
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -32,7 +30,7 @@ from debate_judge.programs.judge import (
 )
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
-from debate_judge.programs.lm.replies import Messages, Reply, ReplyStore
+from debate_judge.programs.lm.replies import Messages, Reply
 from debate_judge.programs.lm.settings import LMOptions, Price
 from debate_judge.runs.runner import (
     DebateCache,
@@ -77,34 +75,6 @@ def test_any_thread_may_ask_and_gets_results_in_the_order_of_its_items() -> None
         for thread in threads:
             thread.join()
     assert by_thread == {i: SCORES for i in range(4)}
-
-
-def test_an_interrupt_stops_the_wait_and_keeps_what_was_answered() -> None:
-    # A process that a shell started in the background ignores Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    answered, answer = threading.Event(), debater(score=the_number)
-
-    def script(prompt: str) -> str:
-        answered.set()
-        return answer(prompt)
-
-    lm = scripted_lm(script, latency=0.1, concurrency=1)
-
-    def interrupt() -> None:
-        answered.wait()
-        time.sleep(0.05)
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    threading.Thread(target=interrupt, daemon=True).start()
-    with pytest.raises(KeyboardInterrupt):
-        judged(lm, ITEMS)
-    assert 1 <= len(lm.prompts) < len(ITEMS)
-    # A thread that goes on makes no more calls, and the next run pays for the rest only.
-    with pytest.raises(dspy.LMError, match="the run ended"):
-        lm("And then?")
-    rest = scripted_lm(script, store=lm.store)
-    assert scores_of(judged(rest, ITEMS)) == SCORES
-    assert len(lm.prompts) + len(rest.prompts) == len(ITEMS)
 
 
 def test_judgements_stand_beside_the_ratings_and_too_many_without_a_score_are_refused() -> None:
@@ -292,30 +262,6 @@ def test_a_wrong_key_ends_the_stream_although_an_earlier_item_still_waits() -> N
     with pytest.raises(dspy.LMAuthError):
         streamed(lm, notes(*"abcdefghijklmnopqrst"), judgements)
     assert scores_of(judgements) == [4, 4]
-
-
-@pytest.mark.parametrize("run", [streamed, lambda lm, items, judgements: judgements.extend(judged(lm, items))])
-def test_an_answer_on_its_way_when_the_run_ends_is_kept_and_not_paid_twice(
-    run: Callable[[JudgeLM, list[Item], list[Judgement]], None],
-) -> None:
-    under_way, refused, store = asyncio.Event(), asyncio.Event(), ReplyStore()
-
-    async def revoked(note: str) -> None:
-        if note == "b":
-            await under_way.wait()
-            refused.set()
-            raise lm15.AuthError("the key was revoked", status=401)
-        under_way.set()
-        await refused.wait()
-        await many_steps()
-
-    judgements: list[Judgement] = []
-    with pytest.raises(dspy.LMAuthError):
-        run(lm_of(Engine(revoked), store=store), notes("a", "b"), [])
-    engine = Engine(a_moment)
-    run(lm_of(engine, store=store), notes("a", "b"), judgements)
-    assert scores_of(judgements) == [4, 4]
-    assert engine.events == [">b", "<b"]
 
 
 # --- debates that are kept while a run lasts ---

@@ -13,10 +13,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from debate_judge import data
 from debate_judge.data.schema import Scale
 from debate_judge.programs import build_preset
-from debate_judge.runs import check, runner, scoring
+from debate_judge.runs import runner, scoring
 from debate_judge.runs.command_line import EXIT_INPUT
 from tests.config_keys import keys
 from tests.fakes import debater, section
@@ -223,26 +222,19 @@ def test_sheets_hold_texts_as_texts_and_numbers_as_numbers(command: Command) -> 
         assert b"hyperlink" not in archive.read("xl/worksheets/sheet1.xml")
 
 
-def test_columns_are_named_once(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rated, task_file = tmp_path / "rated.csv", tmp_path / "support.toml"
-    lines = [f"what {i}?;reply {i}{j};{1 + (i + j) % 5};{1 + (2 * i + j) % 5}" for i in range(20) for j in range(2)]
-    rated.write_text("\n".join(["frage;antwort;tone;help", *lines]))
-    assert check.main([str(rated), "--columns", "source=frage,text=antwort", "--write-task", str(task_file)]) == 0
-    assert "--columns" not in capsys.readouterr().out
-    corpus = data.load(str(rated), str(task_file))
-    assert len(corpus.groups) == 20
-    command.program = export_of(tmp_path / "learnt", corpus.task, build_preset("single", {}))
-    command.source = tmp_path / "new.csv"
-    for number, (header, columns, score) in enumerate(
-        [
-            ("frage,antwort", (), 5.0),
-            # New texts have no ratings; those of another table may have our names.
-            ("source,text", (), 5.0),
-            # What the user writes wins over what was learnt.
-            ("frage,antwort,rewritten", ("--columns", "text=rewritten"), 1.0),
-        ]
-    ):
-        command.source.write_text(f"{header}\nwhat?,reply 3{',reply 4' if columns else ''}\n")
-        command.out = tmp_path / f"{number}.jsonl"
-        assert command("--aspects", "tone", *columns) == 0
-        assert command.rows()[0]["score"] == score
+@pytest.mark.parametrize(
+    ("header", "columns", "score"),
+    [
+        ("frage,antwort", (), 5),
+        # New texts have no ratings; those of another table may have our names.
+        ("source,text", (), 5),
+        # What the user writes wins over what was learnt.
+        ("frage,antwort,rewritten", ("--columns", "text=rewritten"), 1),
+    ],
+)
+def test_columns_are_named_once(command: Command, header: str, columns: tuple[str, ...], score: int) -> None:
+    task = replace(TASK, columns={"source": "frage", "text": "antwort", "ratings": {"tone": "ton"}})
+    command.program = export_of(command.folder / "learnt", task, build_preset("single", {}))
+    command.write_table(f"{header}\nwhat?,reply 3{',reply 4' if columns else ''}\n")
+    assert command("--aspects", "tone", *columns) == 0
+    assert command.rows()[0]["score"] == score

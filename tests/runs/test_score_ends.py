@@ -77,21 +77,6 @@ def test_unscored_rows_have_a_reason_and_too_many_are_a_failure(
     assert "20 % of the items" in capsys.readouterr().err
 
 
-def test_a_source_that_the_lm_cannot_take_is_no_outage(command: Command) -> None:
-    command.write([line(1), line(2, candidates=40), *(line(g) for g in range(3, 40))])
-
-    def too_long(prompt: str) -> str:
-        if section(prompt, "source") == "message 2":
-            raise dspy.LMInvalidRequestError("too many tokens")
-        return SCRIPT(prompt)
-
-    command.script = too_long
-    assert command(*keys(max_unscored=0.5)) == 0
-    rows = command.rows()
-    assert len(rows) == 4 + 80 + 37 * 4
-    assert all((r["unscored"] == "lm error") == (r["group"] == "g2") for r in rows)
-
-
 def test_two_runs_cannot_write_to_one_file(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     command()
     with FileLock(f"{command.out}.lock"):
