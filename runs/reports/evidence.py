@@ -111,20 +111,21 @@ def raters_table(by_judge: Mapping[str, Mapping[str, RaterAgreement]], level: Le
 
 def calibration_blocks(effects: Mapping[str, CalibrationEffect]) -> list[OutputBlock]:
     """A table with a row for each aspect with a calibration, and whether calibration keeps the order of scores."""
-    header = ["aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias", "fitted on"]
+    header = ["aspect", "mean abs. error", "calibrated", "change", "RMS error", "bias", "calibrated bias"]
     rows = [
         [
             aspect,
             *map(str, (effect.error, effect.error_after, effect.change)),
             f"{value_text(effect.rms)} → {value_text(effect.rms_after)}",
             *map(str, (effect.bias, effect.bias_after)),
-            f"{effect.calibration.candidates:,} texts, {effect.calibration.groups:,} sources",
         ]
         for aspect, effect in effects.items()
     ]
+    maps = [effect.calibration for effect in effects.values()]
+    fitted = dict.fromkeys(f"{each.candidates:,} texts of {each.groups:,} sources" for each in maps)
     caption = (
         "Scores on the raters' scale (--scale raters) on held-out sources, in points: the judge's own, and calibrated "
-        "by an increasing function fitted on train and dev; bias is score minus mean rating"
+        f"by an increasing function fitted on {', '.join(fitted)} of train and dev; bias is score minus mean rating"
     )
     note = "Calibration keeps the order, so every Spearman correlation above holds for calibrated scores, too."
     if changed := [aspect for aspect, effect in effects.items() if not effect.keeps_ranks]:
