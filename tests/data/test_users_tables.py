@@ -194,6 +194,12 @@ def test_rows_with_one_source_are_one_group_and_texts_without_one_are_groups_of_
         ("text,Question 1,Question 2,tone_1,tone_2\nx,4,5,3,2\ny,2,1,1,3\n",
          {"Question 1": Scale(1, 4), "Question 2": Scale(1, 5), "tone": Scale(1, 3)}),
         ("text,aspect,rating\nx,Tone,4\ny,tone,2\nz,TONE ,1\n", {"Tone": Scale(1, 4)}),
+        *((table(values.split()), {"tone": scale}) for values, scale in (
+            ("0.25 0.5 1", Scale(0, 1, 0.01)), ("1 2 2.67", Scale(1, 3)), ("10 55 90", Scale(1, 100)),
+            ("-0.5 0.25", Scale(-1, 1)), ("150 320.5", Scale(150, 321)))),
+        # Names that a task file and a terminal can have.
+        ("text,tone?,tone!,???,to\x1b[2Jne\nx,1,3,1,3\ny,2,5,2,5\n",
+         {"tone": Scale(1, 3), "tone_2": Scale(1, 5), "aspect": Scale(1, 3), "to_2Jne": Scale(1, 5)}),
         ("text,criterion,score\nx,tone,0\ny,tone,2\nx,length,1\ny,length,2\n",
          {"tone": Scale(0, 2), "length": Scale(1, 3)}),
     ],

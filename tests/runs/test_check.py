@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from debate_judge import data
 from debate_judge.data.schema import Scale
-from debate_judge.data.tasks import find_task, read_task
+from debate_judge.data.tasks import read_task
 from debate_judge.runs.check import main
 from tests.printed_output import unwrapped
 
@@ -99,34 +98,6 @@ def test_no_command_is_proposed_that_would_be_refused(tmp_path: Path, capsys: py
     text = output(capsys, path, "--task", "summarization", "--columns", f"{columns},coherence=helpful")
     assert "cannot be compiled: too few" in text
     assert "--estimate" not in text
-
-
-def test_guessed_aspects_have_names_that_a_task_file_and_a_terminal_can_have(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, task = tmp_path / "a.csv", tmp_path / "t.toml"
-    path.write_text("text,tone?,tone!,???,to\x1b[2Jne\nx,1,3,1,3\ny,2,5,2,5\n")
-    assert main([str(path), "--write-task", str(task)]) == 0
-    assert [aspect.name for aspect in find_task(str(task)).aspects] == ["tone", "tone_2", "aspect", "to_2Jne"]
-    assert "\x1b" not in "".join(capsys.readouterr())
-
-
-@pytest.mark.parametrize(
-    ("values", "ends", "step"),
-    [
-        ("0.25 0.5 1", (0, 1), 0.01),
-        ("1 2 2.67", (1, 3), 1),
-        ("10 55 90", (1, 100), 1),
-        ("-0.5 0.25", (-1, 1), 1),
-        ("150 320.5", (150, 321), 1),
-    ],
-)
-def test_scales_are_guessed_from_values(tmp_path: Path, values: str, ends: tuple[float, float], step: float) -> None:
-    path = tmp_path / "a.csv"
-    path.write_text("text,odd/name\n" + "".join(f"text {i},{value}\n" for i, value in enumerate(values.split())))
-    assert main([str(path), "--write-task", str(tmp_path / "t.toml")]) == 0
-    aspect = tomllib.loads((tmp_path / "t.toml").read_text())["aspects"]["odd_name"]
-    assert (aspect["low"], aspect["high"], aspect.get("step", 1)) == (*ends, step)
 
 
 def test_the_numbers_of_a_few_tickets_are_no_ratings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
