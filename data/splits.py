@@ -421,13 +421,18 @@ def aspects_to_judge(corpus: Corpus, names: Sequence[str] = ()) -> tuple[str, ..
     return chosen
 
 
-def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
+def require_ratings(corpus: Corpus, aspects: Sequence[str], least: int = 1) -> None:
     """Refuse a corpus whose ratings scores cannot be compared with.
 
+    Args:
+        corpus: Any corpus.
+        aspects: The aspects.
+        least: Number of rated candidates that each needs, e.g. `MIN_RATED`.
+
     Raises:
-        InputError: There is no aspect, or one is unknown to the task, has no rating, or has only equal ones.
+        InputError: There is no aspect, or one is unknown to the task, has too few ratings, or only equal ones.
     """
-    where = corpus.origin.location
+    where, rated = corpus.origin.location, corpus.rated_aspects()
     if not aspects:
         raise InputError(
             "no candidate has a rating",
@@ -437,36 +442,22 @@ def require_ratings(corpus: Corpus, aspects: Sequence[str]) -> None:
         )
     for name in aspects:
         corpus.task.aspect(name)
-        values = {r for g in corpus.groups for r in g.ratings(name) if r is not None}
-        if not values:
-            rated = corpus.rated_aspects()
+        values = [r for g in corpus.groups for r in g.ratings(name) if r is not None]
+        if len(values) < least:
             raise InputError(
-                f"no candidate has a rating of {name}",
+                f"too few ratings of {name}",
                 file=where,
                 field=name,
-                found="ratings of " + ", ".join(rated) if rated else "no ratings at all",
-                remedy=f'add "ratings": {{"{name}": …}} to candidates (CSV: a column {name}), or choose other aspects',
+                expected=f"at least {least} rated candidates"
+                + ("; with fewer not even the sign of a correlation of .5 is certain" if least > 1 else ""),
+                found=f"{len(values)} in {len(corpus.groups)} sources; rated are {', '.join(rated) or 'no aspects'}",
+                remedy=f"rate {least - len(values)} more candidates, preferably of new sources, or leave this aspect "
+                "out with --aspects; a judge that was not compiled needs no ratings",
             )
-        if len(values) == 1:
+        if len({*values}) == 1:
             problem = f"all ratings of {name} are equal, so all judges agree with them to the same degree"
             remedy = "add ratings that differ, or leave this aspect out"
-            raise InputError(problem, file=where, field=name, found=f"only {min(values):g}", remedy=remedy)
-
-
-def require_enough_rated(corpus: Corpus, aspects: Sequence[str]) -> None:
-    """Raise `InputError` if an aspect has fewer than `MIN_RATED` rated candidates to compile a judge on."""
-    for name in aspects:
-        rated = sum(c.rating(name) is not None for group in corpus.groups for c in group.candidates)
-        if rated < MIN_RATED:
-            raise InputError(
-                f"too few ratings of {name} to start: they are divided for tuning, choosing and measuring, and with "
-                f"fewer than {MIN_RATED} not even the sign of a correlation of .5 is certain",
-                file=corpus.origin.location,
-                field=name,
-                found=f"{rated} rated candidates in {len(corpus.groups)} sources",
-                remedy=f"rate {MIN_RATED - rated} more candidates, preferably of new sources, or leave this aspect out "
-                "with --aspects; a judge that was not compiled needs no ratings",
-            )
+            raise InputError(problem, file=where, field=name, found=f"only {values[0]:g}", remedy=remedy)
 
 
 def require_level(corpus: Corpus, level: Level) -> None:

@@ -24,13 +24,14 @@ from debate_judge.data.agreement.figures import Statistic
 from debate_judge.data.errors import InputError
 from debate_judge.data.schema import Aspect, Corpus, Level, RatedGroup, fingerprint
 from debate_judge.data.splits import (
+    MIN_RATED,
     Splits,
     append_held_out,
     aspects_to_judge,
     default_folds,
     make_folds,
-    require_enough_rated,
     require_level,
+    require_ratings,
     split,
     split_with_held_out,
 )
@@ -236,7 +237,7 @@ def make_plan(settings: Settings, personas: Mapping[str, str], rated: Corpus | N
         )
     corpus, held_out = load(settings, rated)
     names = aspects_to_judge(corpus, settings.aspects)
-    require_enough_rated(corpus, names)
+    require_ratings(corpus, names, MIN_RATED)
     aspects = tuple(corpus.task.aspect(name) for name in names)
     decision_rules = find_decision_rules(corpus.groups, aspects)
     level = settings.metric_choice.level

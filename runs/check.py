@@ -280,14 +280,13 @@ def _feasibility(corpus: Corpus, seed: int, sets: Sets) -> tuple[list[str], list
     Returns:
         Lines to print, and the aspects that can be compiled.
     """
-    from debate_judge.data.splits import default_folds, make_folds, require_enough_rated, require_ratings, split
+    from debate_judge.data.splits import MIN_RATED, default_folds, make_folds, require_ratings, split
 
     folds = default_folds(corpus)
 
     def splits_of(aspects: Sequence[str]) -> Splits:
         """The default split of a compile; with folds, its held-out part is empty."""
-        require_ratings(corpus, aspects)
-        require_enough_rated(corpus, aspects)
+        require_ratings(corpus, aspects, MIN_RATED)
         if folds == 1:
             return split(corpus, aspects=aspects, seed=seed, sets=sets)
         return make_folds(corpus, aspects=aspects, seed=seed, count=folds, sets=sets).final
