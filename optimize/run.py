@@ -302,15 +302,11 @@ def _main_metrics(result: Result) -> dict[str, float | None]:
     meter, held_out, chosen = result.lm.meter, result.held_out, result.chosen
     average = {name: result.agreement(name) for name in COMPARED}
     return {
-        "agreement": average["compiled"].value,
-        "agreement_low": average["compiled"].low,
-        "agreement_high": average["compiled"].high,
+        **average["compiled"].to_metrics("agreement"),
         **{f"agreement_{name}": average[name].value for name in COMPARED if name != "compiled"},
         **{f"agreement/{aspect}": result.agreement("compiled", aspect).value for aspect in chosen},
         CHOICE_METRIC: fmean(outcome.agreement for outcome in chosen.values()),
-        "gain": held_out.gain.value,
-        "gain_low": held_out.gain.low,
-        "gain_high": held_out.gain.high,
+        **held_out.gain.to_metrics("gain"),
         "gain_p_value": held_out.gain.p_value,
         "gain_of_knowledge": held_out.gain_of_knowledge.value,
         "gain_over_informed_single": held_out.gain_over_informed.value,
