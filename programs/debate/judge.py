@@ -316,17 +316,19 @@ class Debate(Judge):
     # --- the roles' turns ---
 
     def _scorer(self, task: str, table_task: str) -> Speaker:
-        own = self.scorer.signature.instructions
-        texts = prompts.scorer_text(own, task), prompts.scorer_text(own, table_task)
+        own = f"You are the Scorer. {prompts.standard(self.scorer.signature.instructions)}\n"
+        texts = own + task, own + table_task
         return Speaker("scorer", self.scorer, *texts, self.mode)
 
     def _critic(self, round: int) -> Speaker:
-        later = self.persona.later if round > 1 else ""
-        text = prompts.critic_text(self.critic.signature.instructions, later)
+        # The persona word for word; escaped, because an LM that has read texts under evaluation may have written it.
+        text = f"You are the Critic.\n{parsing.escape(self.critic.signature.instructions)}"
+        text += f" {self.persona.later}" if self.persona.later and round > 1 else ""
         return Speaker("critic", self.critic, text, text, sees_precedents=True)
 
     def _tie_breaker(self) -> Speaker:
-        text = prompts.tie_breaker_text(self.tie_breaker.signature.instructions, self.scorer.signature.instructions)
+        text = f"You are the Tie-breaker. {parsing.escape(self.tie_breaker.signature.instructions)}\n"
+        text += f"Scores are given by this standard: {prompts.standard(self.scorer.signature.instructions)}"
         return Speaker("tie-breaker", self.tie_breaker, text, text)
 
     async def converse(self, items: Sequence[Item], rounds: int) -> list[Transcript]:

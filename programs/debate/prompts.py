@@ -182,22 +182,6 @@ REVISION_TABLE = (
 )
 
 
-def scorer_text(instructions: str, task: str) -> str:
-    """The Scorer's part of its prompt: the standard and the task of the turn."""
-    return f"You are the Scorer. {standard(instructions)}\n{task}"
-
-
-def critic_text(instructions: str, later: str = "") -> str:
-    """The Critic's part of its prompt: its persona, word for word."""
-    return f"You are the Critic.\n{escape(instructions)}" + (f" {later}" if later else "")
-
-
-def tie_breaker_text(instructions: str, scorer_instructions: str) -> str:
-    """The Tie-breaker's part of its prompt: its instructions and the standard of scores."""
-    own = escape(instructions)
-    return f"You are the Tie-breaker. {own}\nScores are given by this standard: {standard(scorer_instructions)}"
-
-
 _USE_WHOLE_SCALE = re.compile(r"\s+Use\s+the\s+whole\s+scale:[^.]+\.")
 """The last sentence of the Scorer's own instructions, which a guide replaces."""
 
