@@ -154,11 +154,8 @@ def _read_guide(text: str) -> Rubric | None:
 
 # --- what the roles know of a candidate ---
 
-_NO_QUOTE_ABOVE = 0.75
-"""The merit above which a feature is named without a quotation."""
 _STEPS = re.compile(r"in steps of (\d+(?:\.\d+)?)", re.IGNORECASE)
 _WHOLE = re.compile(r"whole (?:number|point)|integer|no decimals|without decimals", re.IGNORECASE)
-_QUOTED = re.compile(r'"[^"]*"')
 
 
 class Assessment:
@@ -172,13 +169,12 @@ class Assessment:
         self.first, self.later = [*rubric.weights][: rubric.first], [*rubric.weights][rubric.first :]
         weights, total = rubric.weights, math.fsum(rubric.weights.values())
         first_total = math.fsum(weights[name] for name in self.first)
-        self.base = math.fsum(weights[name] * self.features[name][0] for name in self.first) / first_total
+        self.base = math.fsum(weights[name] * self.features[name] for name in self.first) / first_total
         """The merit by the first features."""
-        self.effects = {name: weights[name] * (self.features[name][0] - self.base) / total for name in self.later}
+        self.effects = {name: weights[name] * (self.features[name] - self.base) / total for name in self.later}
         """Each later feature with the change of the merit if it is raised; the changes add up."""
-        # What others than the Scorer have said; text in quotation marks is the candidate's.
-        said = [line for line in prompt.input("debate").splitlines() if not line.startswith("Scorer, ")]
-        heard = _QUOTED.sub("", "\n".join(said))
+        # What others than the Scorer have said.
+        heard = "\n".join(line for line in prompt.input("debate").splitlines() if not line.startswith("Scorer, "))
         self.raised = [name for name in self.later if FEATURES[name][0] in heard]
         # The end of the aspect and the role may state the granularity.
         granularity = f"{prompt.input('aspect').rpartition(chr(10))[2]}\n{prompt.role}"
@@ -209,11 +205,7 @@ class Assessment:
         return f"{PREFIX}{first}{f'; weighed in: {raised}' if raised else ''}. Merit {self.merit():.2f} of 1."
 
     def describe(self, name: str) -> str:
-        """A feature with its merit and, if that is not high, a quotation of its evidence."""
-        merit, evidence = self.features[name]
-        quotable = " ".join(evidence.replace('"', "'").split())
-        quotation = f', "{quotable}"' if evidence and merit <= _NO_QUOTE_ABOVE else ""
-        return f"{FEATURES[name][0]} ({merit:.0%}){quotation}"
+        return f"{FEATURES[name][0]} ({self.features[name]:.0%})"
 
 
 def _material(texts: Mapping[str, Any]) -> str:
@@ -355,7 +347,7 @@ def _write_guide(prompt: Prompt) -> dict[str, str]:
     usual, names, x, y = _usual_rubric(prompt), [*FEATURES], [], []
     for source in sources:
         measured = [measure(_material(source), candidate["candidate"]) for candidate in source["candidates"]]
-        x.append(np.array([[features[name][0] for name in names] for features in measured]))
+        x.append(np.array([[features[name] for name in names] for features in measured]))
         y.append(np.array([float(candidate["raters_mean"]) for candidate in source["candidates"]]))
     if y and not any(np.ptp(ratings) for ratings in y):
         # With one candidate per source, candidates are compared across sources.
@@ -387,17 +379,15 @@ def _merge_guides(prompt: Prompt) -> dict[str, str]:
     return {"guide": _guide_text(Rubric(weights, low, high))}
 
 
-_CRITICS = (
-    "You accompany this debate with goodwill: be supportive and constructive, and raise a point only where the latest "
-    "score is clearly weak. If the score is acceptable on the whole, reply NO ISSUE and nothing else.",
-    "You are a moderate critic in this debate: name every point that matters. If no point of importance is left, reply "
-    "NO ISSUE and nothing else.",
-    "You check the latest score in this debate against the material and the definition of the aspect. If you find the "
-    "score justified, reply NO ISSUE and nothing else.",
-    "You play the devil's advocate in this debate and argue against the latest score, whatever it is. If your "
-    "objections are used up, reply NO ISSUE and nothing else.",
-    "You play a strict devil's advocate in this debate: oppose the latest score on purpose and criticise it as much as "
-    "you can. Only if no objection can be sustained, reply NO ISSUE and nothing else.",
+_CRITICS = tuple(
+    f"{manner} If nothing of weight is left to say, reply NO ISSUE and nothing else."
+    for manner in (
+        "You accompany this debate with goodwill: raise a point only where the latest score is clearly weak.",
+        "You are a moderate critic of the latest score: name every point that matters.",
+        "You check the latest score against the material and the definition of the aspect.",
+        "You play the devil's advocate and argue against the latest score, whatever it is.",
+        "You play a strict devil's advocate: oppose the latest score and criticise it as much as you can.",
+    )
 )
 """Personas, from mild to severe."""
 _HABITS = (

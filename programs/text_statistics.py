@@ -13,9 +13,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import pairwise
 
-Measurement = tuple[float, str]
-"""The merit from 0 (worst) to 1 (best), and the part of the text that shows it."""
-
 # --- words and sentences ---
 
 
@@ -76,15 +73,9 @@ def numbers_in(text: str) -> frozenset[str]:
     return frozenset(_DIGITS.findall(re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)))
 
 
-def _quote(sentence: str) -> str:
-    tokens = sentence.split()
-    return " ".join(tokens[:12]) + (" …" if len(tokens) > 12 else "")
-
-
-def _ramp(value: float, worst: float, best: float, evidence: str = "") -> Measurement:
+def _ramp(value: float, worst: float, best: float) -> float:
     """The position of a value between worst (0) and best (1)."""
-    share = (value - worst) / (best - worst) if best != worst else 1.0
-    return min(1.0, max(0.0, share)), evidence
+    return min(1.0, max(0.0, (value - worst) / (best - worst) if best != worst else 1.0))
 
 
 # --- features of a text that was made from a source ---
@@ -108,48 +99,28 @@ def _closeness(text: str, source: str) -> float:
     return math.fsum(count * salience.get(word, 0.0) for word, count in counts.items()) / length
 
 
-def _support(source: str, text: str) -> Measurement:
-    stems = content_stems(text)
-    unknown = [word for word in stems if word not in _salience(source)]
-    return _ramp(1 - len(unknown) / max(1, len(stems)), 0.6, 1, ", ".join([*dict.fromkeys(unknown)][:3]))
+def _support(source: str, text: str) -> float:
+    stems, known = content_stems(text), _salience(source)
+    unknown = sum(word not in known for word in stems)
+    return _ramp(1 - unknown / max(1, len(stems)), 0.6, 1)
 
 
-def _numbers(source: str, text: str) -> Measurement:
-    numbers = sorted(numbers_in(text) - numbers_in(source))
-    return _ramp(len(numbers), 1, 0, ", ".join(numbers[:3]))
+def _numbers(source: str, text: str) -> float:
+    return 1.0 if numbers_in(text) <= numbers_in(source) else 0.0
 
 
-def _order(source: str, text: str) -> Measurement:
+def _order(source: str, text: str) -> float:
     """Kendall's tau between the order of the sentences and that of their best matches in the source."""
     originals = [frozenset(content_stems(sentence)) for sentence in sentences(source)] or [frozenset()]
     shared = [[len(original.intersection(content_stems(part))) for original in originals] for part in sentences(text)]
     positions = [counts.index(max(counts)) for counts in shared]
     directions = [(b > a) - (b < a) for i, a in enumerate(positions) for b in positions[i + 1 :]]
-    backward = [part for part, (a, b) in zip(sentences(text)[1:], pairwise(positions), strict=True) if b < a]
-    return _ramp(sum(directions) / len(directions) if directions else 1, 0, 1, _quote("".join(backward[:1])))
+    return _ramp(sum(directions) / len(directions) if directions else 1, 0, 1)
 
 
-def _opening(source: str, text: str) -> Measurement:
-    first = sentences(text)[0]
-    return _ramp(_closeness(first, source), 0.3, 0.7, _quote(first))
-
-
-def _topic(source: str, text: str) -> Measurement:
-    salience = _salience(source)
-    foremost = sorted(salience, key=lambda word: -salience[word])[:10]
-    missing = [word for word in foremost if word not in content_stems(text)]
-    return _ramp(_closeness(text, source), 0.4, 0.8, ", ".join(missing[:3]))
-
-
-def _repetition(source: str, text: str) -> Measurement:
+def _repetition(source: str, text: str) -> float:
     pairs = [p for part in sentences(text) for p in pairwise(words(part)) if not STOP_WORDS.issuperset(p)]
-    twice = [" ".join(pair) for pair, count in Counter(pairs).items() if count > 1]
-    return _ramp(len(pairs) - len(set(pairs)), 0.15 * len(pairs), 0, ", ".join(twice[:1]))
-
-
-def _shortest(source: str, text: str) -> Measurement:
-    shortest = min(sentences(text), key=lambda sentence: len(words(sentence)))
-    return _ramp(len(words(shortest)), 5, 12, _quote(shortest))
+    return _ramp(len(pairs) - len(set(pairs)), 0.15 * len(pairs), 0)
 
 
 _OPENERS = _set("a an the his her their its my our your every of for from and or but nor")
@@ -157,39 +128,36 @@ _NO_OPENED = _set("of had and or but nor . ,")
 """What cannot follow one of `_OPENERS` in English, with few exceptions: `the of`, `and had`."""
 
 
-def _grammar(source: str, text: str) -> Measurement:
-    slips = []
+def _grammar(source: str, text: str) -> float:
+    slips = 0
     for sentence in sentences(text):
         tokens = _TOKEN.findall(sentence.translate(_STRAIGHT_QUOTES).lower())
         for a, b in pairwise(tokens if tokens[-1] in ".?!" else [*tokens, "."]):
             doubled = a == b and a.isalpha() and a not in ("had", "that")
-            if doubled or (a in _OPENERS and b in _NO_OPENED):
-                slips.append(f"{a} {b}")
-    return _ramp(len(slips), 2, 0, ", ".join(slips[:3]))
+            slips += doubled or (a in _OPENERS and b in _NO_OPENED)
+    return _ramp(slips, 2, 0)
 
 
-def _unfinished(source: str, text: str) -> Measurement:
-    complete = text.rstrip().endswith(tuple(".?!)'\"`”’…"))
-    return _ramp(complete, 0, 1, "" if complete else _quote(sentences(text)[-1]))
-
-
-FEATURES: Mapping[str, tuple[str, Callable[[str, str], Measurement]]] = {
+FEATURES: Mapping[str, tuple[str, Callable[[str, str], float]]] = {
     "support": ("words known from the source", _support),
     "numbers": ("numbers that the source does not have", _numbers),
     "order": ("agreement with the order of the source", _order),
-    "opening": ("an opening on the main topic", _opening),
-    "topic": ("closeness to the main topic", _topic),
+    "opening": ("an opening on the main topic", lambda s, text: _ramp(_closeness(sentences(text)[0], s), 0.3, 0.7)),
+    "topic": ("closeness to the main topic", lambda source, text: _ramp(_closeness(text, source), 0.4, 0.8)),
     "repetition": ("repeated word pairs", _repetition),
-    "shortest": ("length of the shortest sentence", _shortest),
+    "shortest": (
+        "length of the shortest sentence",
+        lambda source, text: _ramp(min(len(words(part)) for part in sentences(text)), 5, 12),
+    ),
     "grammar": ("slips of grammar", _grammar),
-    "unfinished": ("a missing end", _unfinished),
+    "unfinished": ("a missing end", lambda source, text: float(text.rstrip().endswith(tuple(".?!)'\"`”’…")))),
 }
 """Name of a feature -> its phrase, by which roles recognise it in a debate, and its function of source and text."""
 
 
 @lru_cache(maxsize=2048)
-def measure(source: str, text: str) -> Mapping[str, Measurement]:
-    """Name of a feature -> its measurement; a text without a word has none of anything."""
+def measure(source: str, text: str) -> Mapping[str, float]:
+    """Name of a feature -> its merit, from 0 (worst) to 1 (best); a text without a word has none of anything."""
     if not sentences(text):
-        return dict.fromkeys(FEATURES, (0.0, ""))
+        return dict.fromkeys(FEATURES, 0.0)
     return {name: feature(source, text) for name, (_, feature) in FEATURES.items()}
