@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from debate_judge.data.errors import InputError, did_you_mean
-from debate_judge.programs.lm.engine import JudgeLM, Transport
-from debate_judge.programs.lm.replies import LocalTransport, ReplyStore
+from debate_judge.programs.lm.engine import JudgeLM
+from debate_judge.programs.lm.replies import LocalTransport, ReplyStore, Transport
 from debate_judge.programs.lm.settings import (
     CALLED_DIRECTLY,
     EXAMPLE_LM,

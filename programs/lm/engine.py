@@ -23,7 +23,7 @@ from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, TypeVarTuple
+from typing import Any, TypeVar, TypeVarTuple
 
 import dspy
 from dspy import lm15
@@ -41,6 +41,7 @@ from debate_judge.programs.lm.replies import (
     Meter,
     Reply,
     ReplyStore,
+    Transport,
     wait_or_claim,
 )
 from debate_judge.programs.lm.settings import LMOptions, Price, destination
@@ -135,16 +136,6 @@ async def gather(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 # --- the LM ---
-
-
-class Transport(Protocol):
-    """Makes one attempt at a call. `LocalTransport` is the one that answers inside the process."""
-
-    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
-        """Send `messages` once; raises the errors of `dspy.lm15`."""
-        ...
-
-    async def aclose(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)

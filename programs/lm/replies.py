@@ -71,7 +71,18 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-class LocalTransport:
+class Transport:
+    """Makes one attempt at a call."""
+
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
+        """Send `messages` once; raises the errors of `dspy.lm15`, whose class says whether to retry."""
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+
+
+class LocalTransport(Transport):
     """A transport that answers inside the process: the offline stand-in, the dry run, the scripted LM of tests.
 
     A subclass defines `answer`, which must not block: it runs on the event loop.
@@ -90,9 +101,6 @@ class LocalTransport:
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         system = next((m["content"] for m in messages if m["role"] == "system"), "")
         return self.answer(system, messages[-1]["content"], settings)
-
-    async def aclose(self) -> None:
-        pass
 
 
 # --- usage ---

@@ -35,7 +35,7 @@ from dspy._vendor.lm15 import transports
 
 from debate_judge.data.errors import InputError, did_you_mean
 from debate_judge.programs.lm.limits import INCOMPLETE, MISMATCHED, NOT_LISTENING, UNUSABLE, retry_after
-from debate_judge.programs.lm.replies import Messages, Reply, storable
+from debate_judge.programs.lm.replies import Messages, Reply, Transport, storable
 from debate_judge.programs.lm.settings import is_loopback, redact_text
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ BODY_LIMIT = 8 * 1024 * 1024
 _SETTINGS = ("temperature", "max_tokens", "top_p", "seed")
 
 
-class HttpTransport:
+class HttpTransport(Transport):
     """Makes one attempt at a call over HTTP. Belongs to one event loop.
 
     Args:
@@ -84,11 +84,6 @@ class HttpTransport:
         self._ids, self._unique = dict[str, None](), True
 
     async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
-        """Send `messages` once and return the reply; one that a content filter withheld is empty.
-
-        Raises:
-            dspy.lm15.LM15Error: The call failed; the class says whether to retry.
-        """
         if self._key is None and self._key_variable is not None:
             raise lm15.NotConfiguredError(f"no key: set {self._key_variable}")
         status, headers, raw = await self.post(self._encode(model, messages, settings))
@@ -429,7 +424,7 @@ def _shared_client(loop: asyncio.AbstractEventLoop) -> tuple[aiohttp.ClientSessi
     return session, AsyncHTTPHandler(shared_session=session, follow_redirects=False)
 
 
-class LiteLLMTransport:
+class LiteLLMTransport(Transport):
     """Makes one attempt at a call, by `litellm.acompletion` over an aiohttp session that checks responses.
 
     Raises:
@@ -459,8 +454,7 @@ class LiteLLMTransport:
         self._uses_openai_client = provider in ("azure", "openai", *litellm.constants.openai_compatible_providers)
         """Whether LiteLLM uses OpenAI's client, which takes the session and not LiteLLM's client."""
 
-    async def chat(self, model: str, messages: Messages, settings: dict[str, Any]) -> Reply:
-        """Send `messages` once; raises the errors of `dspy.lm15`."""
+    async def chat(self, model: str, messages: Messages, settings: Mapping[str, Any]) -> Reply:
         if self._missing_variables:
             raise lm15.NotConfiguredError(f"no key: set {' and '.join(self._missing_variables)}")
         session, client = _shared_client(asyncio.get_running_loop())
@@ -474,9 +468,6 @@ class LiteLLMTransport:
         except Exception as error:
             return _interpret_litellm(error)
         return read_reply(orjson.dumps(completion.model_dump()))
-
-    async def aclose(self) -> None:
-        """Nothing to close: all LMs share the session."""
 
 
 def _interpret_litellm(error: Exception) -> Reply:
