@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ from debate_judge.data.schema import Aspect, Corpus, Level, Task, fingerprint
 from debate_judge.data.splits import aspects_to_judge, require_level, split
 from debate_judge.programs.dry_run import EstimateCase
 from debate_judge.programs.grouping import Question, corpus_items, group_into_questions
-from debate_judge.programs.judge import Judge, Judgement, Unscored
+from debate_judge.programs.judge import Judge, Judgement
 from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from debate_judge.programs.lm.replies import SqlStore, StoreError, replies_folder
@@ -356,18 +355,15 @@ def read_external(path: Path, corpus: Corpus, aspects: Sequence[Aspect], full_co
                 remedy="keep one row for each group, candidate and aspect",
             )
         lines[key], scores[key] = record.line, record.optional_number("score")
-    covered = Counter(name for *place, name in keys if scores.get((place[0], place[1], name)) is not None)
-    ignored = len(scores.keys() - keys)
+    covered, ignored = sum(scores.get(key) is not None for key in keys), len(scores.keys() - keys)
     if not covered:
         raise InputError(
             "no score for any of the items that are compared",
             file=path,
             expected=f"scores of {', '.join(names)} for groups of {corpus.origin.name}",
-            found=f"{ignored} rows about other groups or aspects" if ignored else "no row with a score",
+            found=f"{ignored} rows about other groups or aspects",
         )
-    note = f"scores from a file, {covered.total()} of {len(keys)} items have a score"
-    if uncovered := [name for name in names if not covered[name]]:
-        note += f", none in {', '.join(uncovered)}"
+    note = f"scores from a file, {covered} of {len(keys)} items have a score"
     if ignored:
         note += f"; {ignored} rows are about groups or aspects that are not compared here"
     by_aspect = {
@@ -446,7 +442,7 @@ def evaluate(
 
     Raises:
         dspy.LMError: The LM cannot be used; replies so far are in its store.
-        InputError: No judge can score anything.
+        InputError: No judge can score any item.
     """
     usages = {entrant.name: JudgeUsage() for entrant in entrants}
     items = {aspect.name: corpus_items(corpus, aspect) for aspect in aspects}
@@ -465,21 +461,16 @@ def evaluate(
     for entrant in (entrant for entrant in entrants if entrant.name not in failed):
         members = entrant.aspect_judges
         by_aspect = {a: groupings[entrant.name, a].by_item(answers[entrant.name, a]) for a in items}
-        details = [j.detail if isinstance(j, Unscored) else None for of_aspect in by_aspect.values() for j in of_aspect]
         evaluated[entrant.name] = EvaluatedJudge(
             {a.name: group_scores(corpus, a, by_aspect[a.name], members[a.name].granularity) for a in aspects},
             by_aspect,
             usages[entrant.name],
             distinct,
-            note=f"scored nothing: {details[0]}" if details and None not in details else None,
             on_scale=all(member.judge.on_scale for member in members.values()),
             together=max(1, *(member.judge.together for member in members.values())),
             lm=entrant.lm.spec,
             compiled_on=entrant.overlap(corpus),
         )
-    if evaluated and all(judge.note for judge in evaluated.values()):
-        name, first = next(iter(evaluated.items()))
-        raise InputError(f"no judge could score anything; {name} {first.note}")
     return evaluated, failed
 
 
@@ -582,30 +573,18 @@ def _verdict(comparison: Comparison) -> list[str]:
 
 def _notes(plan: ComparisonPlan) -> list[str]:
     """How the figures were made, and their limits."""
-    comparison = plan.comparison
-    lines, p_values = [plan.heading], comparison.corrected_p_values
-    if comparison.level == "system":
-        lines.append(
-            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
-            "which pulls these correlations towards 0"
-        )
-    else:
-        lines.append(f"95 % intervals of the first statistic: {INTERVALS}")
-        if None in p_values.values():
-            lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
-        elif p_values:
-            lines.append(
-                "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 "
-                f"random flips), corrected over {len(p_values)} comparisons (Holm)"
-            )
-    if any(comparison.best.values()):
-        lines.append("*: differs from every other judge in its column")
+    comparison, judges = plan.comparison, plan.comparison.rows
+    lines = [plan.heading, *_interval_notes(comparison)]
     for name, difference in comparison.differences.items():
         if text := power_text(difference, "groups"):
             lines.append(f"{name} against {comparison.baseline}: {text}")
     lines += group_notes(comparison)
-    lines += [_price_note(comparison), *([plan.stand_in] if plan.stand_in else [])]
-    for name, judge in comparison.rows.items():
+    if any(judge.price for judge in judges.values()):
+        lines.append("$: what each judge would cost alone, shared and cached replies included")
+    if unpriced := dict.fromkeys(j.lm for j in judges.values() if j.lm not in ("", OFFLINE) and j.price is None):
+        lines.append(f"no price is known for {', '.join(unpriced)}; set one with --prices FILE")
+    lines += [plan.stand_in] if plan.stand_in else []
+    for name, judge in judges.items():
         if judge.together > 1:
             lines.append(f"{name}: up to {judge.together} candidates of a source in one call")
         if judge.unscored:
@@ -614,14 +593,22 @@ def _notes(plan: ComparisonPlan) -> list[str]:
     return lines
 
 
-def _price_note(comparison: Comparison) -> str:
-    """What the US dollars are, or why there are none."""
-    judges = comparison.rows.values()
-    if unpriced := dict.fromkeys(j.lm for j in judges if j.lm not in ("", OFFLINE) and j.price is None):
-        return f"no price is known for {', '.join(unpriced)}; set one with --prices FILE"
-    if any(judge.price for judge in judges):
-        return "$: what each judge would cost alone, shared and cached replies included"
-    return "no column of costs: the offline LM is free"
+def _interval_notes(comparison: Comparison) -> list[str]:
+    """How intervals, p-values and stars of the first statistic are made."""
+    if comparison.level == "system":
+        return [
+            "correlations over systems have no intervals and no p-values: few groups leave the systems' means noisy, "
+            "which pulls these correlations towards 0"
+        ]
+    lines, p_values = [f"95 % intervals of the first statistic: {INTERVALS}"], comparison.corrected_p_values
+    if None in p_values.values():
+        lines.append(f"no p-values of the paired differences: {WHY_NO_P_VALUE}")
+    elif p_values:
+        lines.append(
+            "p-values of paired differences: sign-flip test over groups (exact up to 16 groups, else 100,000 random "
+            f"flips), corrected over {len(p_values)} comparisons (Holm)"
+        )
+    return [*lines, *(["*: differs from every other judge in its column"] if any(comparison.best.values()) else [])]
 
 
 def _summary(plan: ComparisonPlan, lms: list[JudgeLM], places: Mapping[str, str]) -> list[OutputBlock]:
