@@ -34,14 +34,18 @@ class Remote(NamedTuple):
     split: str = "train"
 
 
-def _github(repository: str, commit: str, file: str, *columns: str) -> Remote:
-    return Remote(f"https://raw.githubusercontent.com/{repository}/{commit}/{file}", commit, columns)
+def _github(repository: str, commit: str, file: str, columns: str) -> Remote:
+    address = f"https://raw.githubusercontent.com/{repository}/{commit}/{file}"
+    return Remote(address, commit, tuple(columns.split()))
 
 
 _UNIEVAL = ("maszhongming/UniEval", "9d9b51dc716f40f6b454a4455c7fe2f843aabfbb")
 _HALUEVAL = ("RUCAIBox/HaluEval", "b7253db3cdaa0ab2c382f92b26b390109174f77e")
 _FACTOOL = ("GAIR-NLP/factool", "3f3914bc090b644be044b7e0005113c135d8b20f")
-_QAGS_COLUMNS = ("doc_id", "system_id", "source", "system_output", "scores")
+_CHAT, _QAGS = "source system_id system_output context scores", "doc_id system_id source system_output scores"
+_QUESTIONS = "knowledge question right_answer hallucinated_answer"
+_REPLIES = "knowledge dialogue_history right_response hallucinated_response"
+_DOCUMENTS = "document right_summary hallucinated_summary"
 _ASPECTS = tuple(aspect.name for aspect in SUMMARIZATION.aspects)
 
 REMOTES: dict[str, Remote] = {
@@ -51,27 +55,13 @@ REMOTES: dict[str, Remote] = {
         ("id", "text", "machine_summaries", "human_summaries", *_ASPECTS),
         split="test",
     ),
-    "topical_chat": _github(
-        *_UNIEVAL,
-        "reproduce/data/dialogue/topical_chat.json",
-        *("source", "system_id", "system_output", "context", "scores"),
-    ),
-    "qags": _github(*_UNIEVAL, "reproduce/data/fact/qags_cnndm.json", *_QAGS_COLUMNS),
-    "qags_xsum": _github(*_UNIEVAL, "reproduce/data/fact/qags_xsum.json", *_QAGS_COLUMNS),
-    "halueval": _github(
-        *_HALUEVAL, "data/qa_data.json", *("knowledge", "question", "right_answer", "hallucinated_answer")
-    ),
-    "halueval_dialogue": _github(
-        *_HALUEVAL,
-        "data/dialogue_data.json",
-        *("knowledge", "dialogue_history", "right_response", "hallucinated_response"),
-    ),
-    "halueval_summarization": _github(
-        *_HALUEVAL, "data/summarization_data.json", *("document", "right_summary", "hallucinated_summary")
-    ),
-    "factool": _github(
-        *_FACTOOL, "datasets/knowledge_qa/knowledge_qa.jsonl", *("prompt", "response", "claims", "label")
-    ),
+    "topical_chat": _github(*_UNIEVAL, "reproduce/data/dialogue/topical_chat.json", _CHAT),
+    "qags": _github(*_UNIEVAL, "reproduce/data/fact/qags_cnndm.json", _QAGS),
+    "qags_xsum": _github(*_UNIEVAL, "reproduce/data/fact/qags_xsum.json", _QAGS),
+    "halueval": _github(*_HALUEVAL, "data/qa_data.json", _QUESTIONS),
+    "halueval_dialogue": _github(*_HALUEVAL, "data/dialogue_data.json", _REPLIES),
+    "halueval_summarization": _github(*_HALUEVAL, "data/summarization_data.json", _DOCUMENTS),
+    "factool": _github(*_FACTOOL, "datasets/knowledge_qa/knowledge_qa.jsonl", "prompt response claims label"),
 }
 
 
