@@ -26,6 +26,8 @@ def test_the_sample_is_chosen_by_task_and_has_no_path_of_this_machine() -> None:
         check_corpus(corpus, data.load("sample", task))
         assert (corpus.task.name, corpus.grouped) == (name, True)
         assert corpus.origin.location == f"data/sample/{name}.jsonl"
+        aspects = [aspect.name for aspect in corpus.task.aspects]
+        assert all(group.has_distinct_ratings(aspect) for group in corpus.groups for aspect in aspects)
 
 
 def test_a_file_is_loaded_by_its_suffix(tmp_path: Path) -> None:
