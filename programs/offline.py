@@ -20,7 +20,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,14 @@ import numpy as np
 from debate_judge.programs.lm.replies import LocalTransport, Reply
 from debate_judge.programs.parsing import NO_ISSUE
 from debate_judge.programs.role import REQUEST
-from debate_judge.programs.text_statistics import FEATURES, content_stems, measure, numbers_in, sentences
+from debate_judge.programs.text_statistics import (
+    FEATURES,
+    REPLY_FEATURES,
+    content_stems,
+    measure,
+    numbers_in,
+    sentences,
+)
 
 MODEL = "offline/text-statistics-6"
 """The model string, which is part of the keys of calls: raise the number whenever a reply changes."""
@@ -127,7 +133,8 @@ def _usual_rubric(prompt: Prompt) -> Rubric:
     match = _ASPECT.match(prompt.input("aspect"))
     aspect, low, high = match.groups() if match else (prompt.input("aspect"), 1, 5)
     names = next(n for keys, n in _RUBRICS.items() if not keys or any(key in aspect.lower() for key in keys.split()))
-    return Rubric(dict.fromkeys(names.split(), 1.0), float(low), float(high))
+    weights = dict.fromkeys(REPLY_FEATURES if prompt.input("context") else names.split(), 1.0)
+    return Rubric(weights, float(low), float(high))
 
 
 _WEIGHT = re.compile(r"^Weight (\d+(?:\.\d+)?) for (.+?)\.$", re.MULTILINE)
@@ -341,10 +348,10 @@ def _write_guide(prompt: Prompt) -> dict[str, str]:
     """
     from scipy.optimize import nnls
 
-    if "drafts" in prompt.inputs:
-        return _merge_guides(prompt)
     sources = [json.loads(line) for line in prompt.input("rated").splitlines() if line.startswith('{"')]
-    usual, names, x, y = _usual_rubric(prompt), [*FEATURES], [], []
+    usual, x, y = _usual_rubric(prompt), [], []
+    replies = any(source.get("context") for source in sources)
+    names = [name for name in FEATURES if (name in REPLY_FEATURES) == replies]
     for source in sources:
         measured = [measure(_material(source), candidate["candidate"]) for candidate in source["candidates"]]
         x.append(np.array([[features[name] for name in names] for features in measured]))
@@ -365,18 +372,6 @@ def _write_guide(prompt: Prompt) -> dict[str, str]:
     low = float(np.mean(np.concatenate(y))) - float(np.mean(np.concatenate(x) @ weights))
     shares = {n: 10 * w / total for n, w in zip(names, weights.tolist(), strict=True) if w > _MIN_SHARE * total}
     return {"guide": _guide_text(Rubric(shares, low, low + total))}
-
-
-def _merge_guides(prompt: Prompt) -> dict[str, str]:
-    """The mean of several guides: of each weight, and of the ends of the score range."""
-    texts = re.split(r"^Guide \d+, from \d+ texts:$", prompt.input("drafts"), flags=re.MULTILINE)
-    drafts = [guide for text in texts if (guide := _read_guide(text))]
-    if not drafts:
-        return {"guide": NOTHING}
-    names = dict.fromkeys(name for draft in drafts for name in draft.weights)
-    weights = {name: fmean(draft.weights.get(name, 0.0) for draft in drafts) for name in names}
-    low, high = fmean(draft.low for draft in drafts), fmean(draft.high for draft in drafts)
-    return {"guide": _guide_text(Rubric(weights, low, high))}
 
 
 _CRITICS = tuple(

@@ -138,6 +138,13 @@ def _grammar(source: str, text: str) -> float:
     return _ramp(slips, 2, 0)
 
 
+def _shared(source: str, text: str) -> float:
+    return _ramp(sum(word in _salience(source) for word in set(content_stems(text))), 0, 4)
+
+
+REPLY_FEATURES = ("length", "specific", "shared")
+"""Names of those that count for a reply in a conversation; the others count for a text that retells a source."""
+
 FEATURES: Mapping[str, tuple[str, Callable[[str, str], float]]] = {
     "support": ("words known from the source", _support),
     "numbers": ("numbers that the source does not have", _numbers),
@@ -151,6 +158,9 @@ FEATURES: Mapping[str, tuple[str, Callable[[str, str], float]]] = {
     ),
     "grammar": ("slips of grammar", _grammar),
     "unfinished": ("a missing end", lambda source, text: float(text.rstrip().endswith(tuple(".?!)'\"`”’…")))),
+    "length": ("number of sentences", lambda source, text: _ramp(len(sentences(text)), 1, 4)),
+    "specific": ("specific words", lambda source, text: _ramp(len(set(content_stems(text))), 1, 10)),
+    "shared": ("words of the conversation and its fact", _shared),
 }
 """Name of a feature -> its phrase, by which roles recognise it in a debate, and its function of source and text."""
 
