@@ -69,13 +69,7 @@ def with_precedents(judge: Judge, examples: Sequence[RatedExample], count: int) 
     Raises:
         InputError: The judge has no Critic that can be shown them. Without any rated text, calls of the copy raise one.
     """
-    if not judge.shows_precedents:
-        raise InputError(
-            f"the judge {judge.kind!r} shows no precedents",
-            field="precedents",
-            expected="a debate, whose Critic is shown them",
-            remedy="leave them out",
-        )
+    _require(judge.shows_precedents, judge, "precedents", "precedents", "a debate, whose Critic is shown them")
     copy = _with_demos(judge, "critic", examples if count else ())
     copy.precedents = count
     return copy
@@ -91,13 +85,13 @@ def _with_demos(judge: Judge, predictor_name: str, examples: Sequence[RatedExamp
 
 def require_shows_examples(judge: Judge) -> None:
     """Refuse a judge whose prompts cannot show rated examples."""
-    if not judge.shows_examples:
-        raise InputError(
-            f"the judge {judge.kind!r} shows no rated examples",
-            field="--examples",
-            expected="a debate or its single call",
-            remedy="leave the flag out",
-        )
+    _require(judge.shows_examples, judge, "--examples", "rated examples", "a debate or its single call")
+
+
+def _require(shows: bool, judge: Judge, field: str, what: str, expected: str) -> None:
+    if not shows:
+        problem = f"the judge {judge.kind!r} shows no {what}"
+        raise InputError(problem, field=field, expected=expected, remedy="leave them out")
 
 
 def examples_of(judge: Judge) -> tuple[RatedExample, ...]:
@@ -181,17 +175,16 @@ def render_examples(
     Texts of a data set may be hostile: as JSON values they cannot pose as a rating or another source, and `escape`
     keeps them from opening a section of the prompt.
     """
-    by_source: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_source: dict[tuple[str, str], list[dict[str, Any]]] = {(e.source, e.context): [] for e in examples}
     for example in sorted(examples, key=lambda example: -example.rating):
         record: dict[str, Any] = {"candidate": escape(example.candidate), "rating": round(example.rating, 2)}
         record |= {"ratings": list(example.ratings)} if len(example.ratings) > 1 else {}
-        by_source.setdefault((example.source, example.context), []).append(record)
+        by_source[example.source, example.context].append(record)
     lines = []
-    for source in dict.fromkeys((example.source, example.context) for example in examples):
-        candidates = by_source[source]
-        texts = dict(zip(("source", "context"), source, strict=True)) if show_sources else {}
-        source_texts = {name: escape(text) for name, text in texts.items() if text}
-        lines.append(json.dumps(source_texts | {"candidates": candidates}, ensure_ascii=False))
+    for (source, context), candidates in by_source.items():
+        texts = {"source": escape(source), "context": escape(context)} if show_sources else {}
+        shown = {name: text for name, text in texts.items() if text}
+        lines.append(json.dumps({**shown, "candidates": candidates}, ensure_ascii=False))
     return "\n".join([explanation, *lines])
 
 
