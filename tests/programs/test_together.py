@@ -83,16 +83,6 @@ def test_a_candidate_whose_part_cannot_be_read_is_asked_about_alone_from_then_on
     assert [p for p in lm.prompts if asked_about(p) == ["three"]] == alone
 
 
-@pytest.mark.parametrize("reply", ["They are all fine.", " ", "[[ ## score_1 ## ]]\n3\n\n[[ ## score_1 ## ]]\n4"])
-def test_of_a_table_that_cannot_be_read_every_candidate_is_asked_about_alone(reply: str) -> None:
-    judgements, lm = judged(
-        Debate(rounds=0, together=8), lambda prompt: reply if shown_candidates(prompt) else HONEST(prompt), FOUR
-    )
-    assert values(judgements) == [1, 2, 3, 4]
-    assert sorted(map(asked_about, lm.prompts)) == sorted([sorted(WORTH), *([text] for text in WORTH)])
-    assert [j.calls for j in judgements] == [1.25] * 4
-
-
 def failing(words: str, error: Exception) -> Script:
     def script(prompt: str) -> str:
         if re.search(words, "\n".join(asked_about(prompt))):
@@ -102,15 +92,26 @@ def failing(words: str, error: Exception) -> Script:
     return script
 
 
-def test_of_a_table_that_is_too_long_or_refused_every_candidate_is_asked_about_alone() -> None:
-    too_long = failing("one\n|\none", lm15.ContextLengthError("prompt is too long", status=400))
-    judgements, lm = judged(JUDGE, too_long, FOUR)
+UNUSABLE = {
+    **{
+        text: lambda prompt, text=text: text if shown_candidates(prompt) else DISPUTING(prompt)
+        for text in ("They are all fine.", " ", "[[ ## score_1 ## ]]\n3\n\n[[ ## score_1 ## ]]\n4")
+    },
+    "too long": failing("one\n|\none", lm15.ContextLengthError("prompt is too long", status=400)),
+}
+
+
+@pytest.mark.parametrize("reply", UNUSABLE)
+def test_of_a_table_that_cannot_be_read_or_is_too_long_every_candidate_is_asked_about_alone(reply: str) -> None:
+    judgements, lm = judged(JUDGE, UNUSABLE[reply], FOUR)
     assert values(judgements) == [1, 2, 3, 4]
     # The debates and the Tie-breaker's turn each begin together.
     assert len(lm.prompts) == 1 + 4 * 3 + 1 + 4
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
-    refused = failing("three", lm15.InvalidRequestError("this text is not allowed"))
-    judgements, lm = judged(JUDGE, refused, FOUR)
+
+
+def test_one_refused_text_leaves_the_others_of_its_table_scored() -> None:
+    judgements, lm = judged(JUDGE, failing("three", lm15.InvalidRequestError("this text is not allowed")), FOUR)
     assert values(judgements) == [1, 2, "lm error", 4]
     assert sum(j.calls for j in judgements) == pytest.approx(len(lm.prompts))
 
