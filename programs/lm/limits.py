@@ -390,11 +390,12 @@ class PrefixWarmup:
             yield
             return
         prefix = hash(source)
-        event, used = self._attempted.get(prefix, (asyncio.Event(), -math.inf))
-        if used < time.monotonic() - _PREFIX_LIFETIME and (event.is_set() or prefix not in self._attempted):
+        known = self._attempted.get(prefix)
+        if known is None or (known[0].is_set() and known[1] < time.monotonic() - _PREFIX_LIFETIME):
             event = asyncio.Event()
-            self._attempted[prefix] = event, -math.inf
+            self._attempted[prefix] = event, 0.0
         else:
+            event = known[0]
             await event.wait()
         try:
             yield

@@ -68,7 +68,12 @@ def call_key(lm: JudgeLM, messages: Messages, **settings: Any) -> str:
 
 
 def ask(lm: JudgeLM, *questions: Messages) -> list[Reply]:
+    """The replies, one after the other; the connections are closed then."""
+
     async def go() -> list[Reply]:
-        return [await reply_to(lm, question) for question in questions]
+        try:
+            return [await reply_to(lm, question) for question in questions]
+        finally:
+            await lm.aclose()
 
     return asyncio.run(go())

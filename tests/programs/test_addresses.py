@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from debate_judge.programs.lm.replies import SqlStore
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, answered, sized
-from tests.programs.engines import QUESTION, reply_to
+from tests.programs.engines import QUESTION, ask
 
 pytestmark = pytest.mark.integration
 LOGIN = "someone:a-long-password"
@@ -31,15 +30,7 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(spec: str, url: str | None, **options: Any) -> str:
-    lm = make_lm(spec, api_base=url, options=ONCE, **options)
-
-    async def go() -> str:
-        try:
-            return (await reply_to(lm, QUESTION)).text
-        finally:
-            await lm.aclose()
-
-    return asyncio.run(go())
+    return ask(make_lm(spec, api_base=url, options=ONCE, **options), QUESTION)[0].text
 
 
 def proxy_address(proxy: HostileServer) -> str:

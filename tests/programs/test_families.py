@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from debate_judge.programs.lm.settings import LMOptions
 from debate_judge.programs.make_lm import make_lm
 from tests.hostile_server import HostileServer, completion, sized
-from tests.programs.engines import QUESTION, reply_to
+from tests.programs.engines import OTHER, QUESTION, ask
 
 pytestmark = pytest.mark.integration
 NO_TEMPERATURE = "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is."
@@ -89,17 +88,11 @@ def test_a_family_works_without_a_hand_on_settings(
         finish = "length" if too_long and limit and int(limit[1]) < 4096 and counts["answered"] == 1 else "stop"
         return [sized(json.dumps(completion(path, finish)).encode(), b"Content-Type: application/json")]
 
-    async def calls(url: str) -> list[str]:
-        lm = make_lm(spec, api_base=url, options=LMOptions(retries=0, first_wait=0.01, max_outage=0.01))
-        try:
-            other = [*QUESTION[:-1], {"role": "user", "content": "Two and three?"}]
-            return [(await reply_to(lm, question)).text for question in (QUESTION, other)]
-        finally:
-            await lm.aclose()
-
     has_version = spec.partition("/")[0] not in ("azure", "bedrock", "gemini")
     with HostileServer(send) as server:
-        assert asyncio.run(calls(server.url if has_version else server.origin)) == ["Four.", "Four."]
+        url, options = server.url if has_version else server.origin, LMOptions(retries=0, max_outage=0.01)
+        replies = ask(make_lm(spec, api_base=url, options=options), QUESTION, OTHER)
+        assert [reply.text for reply in replies] == ["Four.", "Four."]
     assert counts == {"refused": refusals, "answered": 3 if too_long else 2}
     notes = [record.message for record in caplog.records if record.name.startswith("debate_judge")]
     assert all(any(name.replace("_", "-") in note for note in notes) for name in refused if refusals)

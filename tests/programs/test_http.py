@@ -20,7 +20,6 @@ from dspy.lm15 import TransportError
 
 from debate_judge.programs.hallucination.evidence import SearchError, Serper
 from debate_judge.programs.lm import transport as module
-from debate_judge.programs.lm.engine import JudgeLM
 from debate_judge.programs.lm.limits import MISMATCHED
 from debate_judge.programs.lm.replies import Reply
 from debate_judge.programs.lm.settings import LMOptions
@@ -31,7 +30,8 @@ from debate_judge.programs.lm.transport import (
 )
 from debate_judge.programs.make_lm import make_lm, transport_for
 from tests.hostile_server import ENDLESS, HostileServer, answered, endless, sized
-from tests.programs.engines import QUESTION, reply_to
+from tests.programs.engines import QUESTION
+from tests.programs.engines import ask as questions_to
 
 pytestmark = pytest.mark.integration
 Pieces = Sequence[bytes | None]
@@ -206,16 +206,8 @@ def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOSTED_VLLM_API_KEY", raising=False)
 
 
-def call(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply, JudgeLM]:
-    lm = make_lm(spec, api_base=url, options=options or LMOptions())
-
-    async def go() -> Reply:
-        try:
-            return await reply_to(lm, QUESTION)
-        finally:
-            await lm.aclose()
-
-    return asyncio.run(go()), lm
+def call(spec: str, url: str, options: LMOptions | None = None) -> Reply:
+    return questions_to(make_lm(spec, api_base=url, options=options), QUESTION)[0]
 
 
 @pytest.mark.parametrize(
@@ -230,7 +222,7 @@ def call(spec: str, url: str, options: LMOptions | None = None) -> tuple[Reply, 
 )
 def test_path_key_and_protocol_of_a_provider(spec: str, base: str, path: str, header: str) -> None:
     with HostileServer(answered) as server:
-        reply, _ = call(spec, server.origin + base)
+        reply = call(spec, server.origin + base)
     head, _, body = server.requests[-1].partition(b"\r\n\r\n")
     assert (reply.text, reply.input_tokens, reply.cached_tokens, reply.output_tokens) == ("Four.", 30, 10, 4)
     assert head.decode().split()[1].partition("?")[0] == path
