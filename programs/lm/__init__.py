@@ -1,4 +1,4 @@
-"""How LM calls are made: client, engine, transports, options, usage, prices, and the store of replies.
+"""How LM calls are made: engine, limits, transport, settings, replies and their store.
 
-Uses DSPy and `data.errors`; knows no judge and no prompt.
+Uses DSPy and `data`; knows no judge and no prompt.
 """
