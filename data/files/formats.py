@@ -23,7 +23,7 @@ from decimal import Decimal
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from debate_judge.data.errors import ErrorHandler, InputError, did_you_mean, install_hint, redirect_errors
 from debate_judge.data.files import tools
@@ -225,30 +225,31 @@ def lines(path: Path, on_error: ErrorHandler | None = None, max_length: int = 0)
     Bytes that are not UTF-8 stay in the text, for `_refuse_bytes`.
     """
     number, max_length = 0, max_length or MAX_LINE_BYTES
-    with _reading(path), _opened(path) as stream:
-        while line := stream.readline(max_length + 1):
-            number += 1
-            if len(line) <= max_length:
-                yield number, line
-                continue
-            while line and not line.endswith("\n"):
-                line = stream.readline(max_length)
-            with redirect_errors(on_error):
-                problem = f"a line of more than {max_length >> 20} MB"
-                remedy = "write every record on one line of its own, or leave out what no judge reads"
-                raise InputError(problem, file=path, line=number, remedy=remedy)
-
-
-def _opened(path: Path) -> TextIO:
-    with path.open("rb") as file:
-        start = file.read(2)
-    is_utf16 = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    if 0 in start and not is_utf16:
-        problem = "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text"
-        raise InputError(problem, file=path, line=1, remedy=_SAVE_AS_UTF8)
-    # newline="\n": carriage returns are kept for csv and json. A byte that is not UTF-8 becomes half a character.
-    encoding, errors = ("utf-16", "strict") if is_utf16 else ("utf-8-sig", "surrogateescape")
-    return path.open(encoding=encoding, errors=errors, newline="\n")
+    with _reading(path):
+        with path.open("rb") as file:
+            start = file.read(2)
+        is_utf16 = start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        if 0 in start and not is_utf16:
+            problem = "a zero byte at the beginning: this is UTF-16 without a byte order mark, or no text"
+            raise InputError(problem, file=path, line=1, remedy=_SAVE_AS_UTF8)
+        # newline="\n": carriage returns are kept for csv and json. A byte that is not UTF-8 becomes half a character.
+        encoding, errors = ("utf-16", "strict") if is_utf16 else ("utf-8-sig", "surrogateescape")
+        try:
+            with path.open(encoding=encoding, errors=errors, newline="\n") as stream:
+                while line := stream.readline(max_length + 1):
+                    number += 1
+                    if len(line) <= max_length:
+                        yield number, line
+                        continue
+                    while line and not line.endswith("\n"):
+                        line = stream.readline(max_length)
+                    with redirect_errors(on_error):
+                        problem = f"a line of more than {max_length >> 20} MB"
+                        remedy = "write every record on one line of its own, or leave out what no judge reads"
+                        raise InputError(problem, file=path, line=number, remedy=remedy)
+        except UnicodeDecodeError:
+            problem = "not UTF-16, although it begins with a UTF-16 byte order mark"
+            raise InputError(problem, file=path, line=number + 1, remedy=_SAVE_AS_UTF8) from None
 
 
 @contextmanager
@@ -264,9 +265,6 @@ def _reading(path: Path, what: str = "file") -> Iterator[None]:
         raise InputError(f"no such {what}", file=path, remedy=did_you_mean(path.name, near)) from None
     except OSError as error:
         raise InputError(f"the {what} cannot be read: {error.strerror or error}", file=path) from None
-    except UnicodeDecodeError:
-        problem = "not UTF-16, although it begins with a UTF-16 byte order mark"
-        raise InputError(problem, file=path, remedy=_SAVE_AS_UTF8) from None
 
 
 def _refuse_bytes(texts: Sequence[str], path: Path, line: int) -> None:
@@ -283,13 +281,16 @@ def _refuse_bytes(texts: Sequence[str], path: Path, line: int) -> None:
 
 def read_text(path: Path, what: str = "file") -> str:
     """The text of a file that has to be read as a whole; errors call the file `what`."""
-    with _reading(path, what), _opened(path) as stream:
-        size, text = path.stat().st_size, stream.read(_MAX_FILE_BYTES)
+    with _reading(path, what):
+        size = path.stat().st_size
+    parts = []
+    for number, line in lines(path, max_length=_MAX_FILE_BYTES) if size <= _MAX_FILE_BYTES else ():
+        _refuse_bytes([line], path, number)
+        parts.append(line)
+    text = "".join(parts)
     if size > _MAX_FILE_BYTES or _max_values_in(text) > _MAX_VALUES:
         problem = f"too large for a single document: over {_MAX_FILE_BYTES >> 20} MB or {_MAX_VALUES:,} values"
         raise InputError(problem, file=path, remedy=_ONE_RECORD_PER_LINE)
-    if bad := _NO_UTF8.search(text):
-        _refuse_bytes([text], path, 1 + text.count("\n", 0, bad.start()))
     return text
 
 
