@@ -675,19 +675,25 @@ def _write(plan: ComparisonPlan, lms: list[JudgeLM], tracker: Tracker, record: M
     """
     flags, places = plan.flags, dict[str, str]()
     artifacts: dict[str, str] = {}
-    output = "report"
-    try:
-        if flags.report != "none":
-            file = Path(flags.store, "comparisons", plan.name, "report.html")
-            if flags.json is not None:
-                file = Path(flags.json).with_name(f"{Path(flags.json).stem}-report.html")
-            artifacts["report.html"] = write_pages(_report(plan, lms), file, full=flags.report == "full")
-            places["Report"] = str(file)
-        output = "run"
+
+    def write_report() -> None:
+        if flags.report == "none":
+            return
+        file = Path(flags.store, "comparisons", plan.name, "report.html")
+        if flags.json is not None:
+            file = Path(flags.json).with_name(f"{Path(flags.json).stem}-report.html")
+        artifacts["report.html"] = write_pages(_report(plan, lms), file, full=flags.report == "full")
+        places["Report"] = str(file)
+
+    def log_run() -> None:
         _log(tracker, plan, record, artifacts)
         places["MLflow"] = tracker.ui_command or tracker.run_link()
-    except (InputError, TrackingError) as error:
-        print(f"warning: the {output} could not be written: {error}", file=sys.stderr)
+
+    for output, write in {"report": write_report, "run": log_run}.items():
+        try:
+            write()
+        except (InputError, TrackingError) as error:
+            print(f"warning: the {output} could not be written: {error}", file=sys.stderr)
     return places
 
 

@@ -127,6 +127,15 @@ def test_a_comparison_is_a_run_with_a_child_for_each_judge(command: Compare, mon
     assert 0 < children["single"].data.metrics["calls_per_item"] <= 1
 
 
+def test_a_report_that_cannot_be_written_leaves_the_run(command: Compare) -> None:
+    (command.folder / "store").mkdir()
+    (command.folder / "store" / "comparisons").write_text("in the way")
+    assert command.run("rouge-l", *keys(report="plain")) == 0
+    out, err = command.capsys.readouterr()
+    assert "the report could not be written" in err
+    assert "MLflow" in out
+
+
 def test_scores_from_a_file_take_part(command: Compare) -> None:
     held_out = split(data.load(str(command.data)), aspects=ASPECTS, seed=0).held_out
     rows = [
