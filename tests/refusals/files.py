@@ -13,7 +13,6 @@ from debate_judge import data
 from debate_judge.data.files.columns import ColumnNames
 from debate_judge.data.files.formats import detect_format, toml
 from debate_judge.data.files.groups import load
-from debate_judge.data.sets import published
 from debate_judge.data.tasks import find_task, read_task
 from debate_judge.runs.draft import draft_mapping
 from tests.data.files_of_rows import TASK
@@ -92,7 +91,7 @@ CELLS: list[Place] = [
     ("an empty text", "source,text,tone\ns,x,1\nt,,2\n", 3, "text", "empty=skip"),
 ]
 
-OTHER = {**ARTICLE, "text": "Other ."}
+OTHER, ARRAY = {**ARTICLE, "text": "Other ."}, '[\n{"a": "b"},\n{"a" "b"}]'
 MAYBE = {"question": "x", "answer": "y", "hallucination": "maybe"}
 
 
@@ -133,24 +132,18 @@ TABLE = [
     *places("a.csv", lambda path: load(path, TASK), CELLS),
     *places("support.toml", read_task, [(name, text, at, field, word) for name, text, field, at, word in TASKS]),
     *places(
-        "s.jsonl", partial(published.load, name="summeval"), [("no record", "", None, None, "no records in the file")]
-    ),
-    *places(
         "s.jsonl",
-        partial(published.load, name="summeval"),
-        [("an id twice", lines([ARTICLE, OTHER]), 2, "id", "the id of line 1")],
+        partial(data_of, "summeval"),
+        [
+            ("no record", "", None, None, "no records in the file"),
+            ("an id twice", lines([ARTICLE, OTHER]), 2, "id", "the id of line 1"),
+        ],
     ),
+    *places("t.json", partial(data_of, "topical_chat"), [("an array", ARRAY, 3, None, "not valid JSON")]),
     *places(
-        "t.json",
-        partial(published.load, name="topical_chat"),
-        [("an array", '[\n{"a": "b"},\n{"a" "b"}]', 3, None, "not valid JSON")],
+        "set.json", partial(data_of, "halueval"), [("a third label", lines([MAYBE]), 1, "hallucination", "yes, no")]
     ),
-    row("an unknown label", lambda: published.load("copy", "faireval"), None, "'GPT4'", "copy", change=labelled),
-    *places(
-        "set.json",
-        partial(data_of, "halueval"),
-        [("a third label", lines([MAYBE]), 1, "hallucination", "one of yes, no")],
-    ),
+    row("an unknown label", lambda: data_of("faireval", Path("copy")), None, "'GPT4'", "copy", change=labelled),
     *rows(
         columns,
         ("source", None, "NAME=COLUMN"),
