@@ -185,7 +185,6 @@ def _read_price(record: Record) -> Price:
 # --- what LiteLLM knows, without importing it, which would take seconds and use the network ---
 
 
-@lru_cache(maxsize=2)
 def _litellm_file(name: str) -> str:
     """A file of LiteLLM's; empty where it is not found."""
     spec = importlib.util.find_spec("litellm")
