@@ -413,7 +413,7 @@ def _propose(prompt: Prompt) -> dict[str, str]:
     """Write new instructions into every requested field with `instruction` in its name: a persona in place of a
     Critic's, a habit at the end of any other's."""
     current = " ".join(next((prompt.inputs[name] for name in _INSTRUCTION_INPUTS if prompt.input(name)), "").split())
-    choice = _digest(prompt.user)[0]
+    choice = hashlib.sha256(prompt.user.encode("utf-8", "surrogatepass")).digest()[0]
     if "latest score" in current.lower():
         instruction = _CRITICS[choice % len(_CRITICS)]
     else:
@@ -424,10 +424,6 @@ def _propose(prompt: Prompt) -> dict[str, str]:
     if not prompt.outputs:
         return {"": f"```\n{instruction}\n```"}
     return {name: instruction if "instruction" in name else "Text:" for name in prompt.outputs}
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
 # --- the engine ---
