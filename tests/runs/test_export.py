@@ -333,6 +333,18 @@ def test_an_address_of_the_export_gets_nothing(
 
 
 @pytest.mark.integration
+def test_two_servers_named_by_the_environment_do_not_share_replies(
+    server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with FaultyServer(number_of_note) as other:
+        monkeypatch.setenv("OPENAI_API_BASE", server.url)
+        assert run(tmp_path, None) == 0
+        monkeypatch.setenv("OPENAI_API_BASE", other.url)
+        assert run(tmp_path, None) == 0
+        assert (server.requests, other.requests) == (1, 1)
+
+
+@pytest.mark.integration
 def test_an_address_of_the_users_is_used_and_named(
     server: FaultyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

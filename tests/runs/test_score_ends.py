@@ -182,6 +182,26 @@ def begun(stopped: Done, undisturbed: bytes) -> bool:
 
 
 @pytest.mark.integration
+def test_a_server_that_comes_back_is_waited_for(
+    http: HttpCommand, undisturbed: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    absences = iter([2.5])
+
+    def script(body: bytes, attempt: int) -> str | None:
+        if server.requests >= 150 and (seconds := next(absences, 0)):
+            server.leave_for(seconds)
+        return None
+
+    with FaultyServer(answer, script, latency=0.002) as server:
+        done = http(server, "back")
+    assert done.code == 0, done.err
+    assert done.rows == undisturbed
+    assert (caplog.text.count("does not respond"), caplog.text.count("responds again")) == (1, 1)
+    # A call may be cut off between the server's answer and its arrival.
+    assert server.answered.total() <= len(server.answered) + 8
+
+
+@pytest.mark.integration
 def test_an_interrupt_waits_for_what_was_sent_and_pays_nothing_twice(
     http: HttpCommand, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
