@@ -162,7 +162,7 @@ PAIRS = Task(
         ),
     ),
 )
-"""Compared texts (`data.files.pairs`): their ratings are wins, losses and ties."""
+"""Compared texts: their ratings are wins, losses and ties."""
 
 TASKS: dict[str, Task] = {task.name: task for task in (SUMMARIZATION, DIALOGUE, PAIRS)}
 

@@ -67,7 +67,7 @@ class DSPyOptimizerTuner(Teleprompter):
 
         Args:
             student: The judge; it is not changed.
-            trainset: Examples as `optimize.examples` makes them.
+            trainset: Examples as `rated.examples` makes them.
             kwargs: Not used.
 
         Raises:

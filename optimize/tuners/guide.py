@@ -230,7 +230,7 @@ class GuideAuthor:
 
         Args:
             former: The persona that the replies were given with.
-            sources: As `persona.critic_replies` makes them.
+            sources: As `critic_replies` makes them.
         """
         sources = fitting(sources, MAX_PROMPT_TOKENS)
         counts = count_effects(sources)
@@ -378,7 +378,7 @@ class GuideOptimizer(Teleprompter):
     """A DSPy optimizer that writes a guide to the raters into a judge's instructions.
 
     Args:
-        context: What it works with. Guides are compared by `optimize.examples.group_metric`.
+        context: What it works with. Guides are compared by `rated.group_metric`.
     """
 
     def __init__(self, context: TunerContext) -> None:
@@ -394,7 +394,7 @@ class GuideOptimizer(Teleprompter):
 
         Args:
             student: The judge; it is not changed.
-            trainset: Examples of one aspect, as `optimize.examples` makes them.
+            trainset: Examples of one aspect, as `rated.examples` makes them.
             kwargs: Not used; guides are evaluated on parts of `trainset` that they were written without.
 
         Raises:

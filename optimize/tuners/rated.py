@@ -219,7 +219,7 @@ def rated_sources(
     """The rated candidates of an example by source, with the judge's first score and its reasons, before any debate.
 
     Args:
-        example: From `optimize.examples`.
+        example: From `rated.examples`.
         transcripts: One for each of its questions.
         debate_fields: From an item, its mean rating and its transcript to `RatedCandidate.debate_fields`.
     """

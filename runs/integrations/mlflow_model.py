@@ -1,7 +1,7 @@
 """The compiled judge as an MLflow model: rows of texts in, a row of scores for each.
 
 MLflow runs this file when it loads the model ("models from code"), with the model's own copy of the project on the
-path. `mlflow.pyfunc.load_model(URI, model_config={...})` may set what `runs.export.SETTINGS` names; a server of
+path. `mlflow.pyfunc.load_model(URI, model_config={...})` may set what `runs.loaded.SETTINGS` names; a server of
 models takes it from the environment (`DEBATE_LM`, `DEBATE_BUDGET`, ...), and API keys come from there alone. A judge
 that was compiled with `--api-base` needs `api_base`: a model must not decide where texts and keys are sent.
 """
