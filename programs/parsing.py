@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -99,39 +100,58 @@ def _answer_text(reply: str, names: Sequence[str]) -> str | Unreadable:
 
 
 def _without_thinking(reply: str, names: Sequence[str]) -> str | Unreadable:
-    """A reply without its thinking, which a closing tag ends; thinking may have begun in the prompt.
+    """A reply without its thinking, which a closing tag ends and which may have begun in the prompt.
 
-    Where a field comes before a closing tag and not again after it, the tag is a quotation. Where one complete reply
-    comes before it and another one after it, either may be one.
+    A tag is a quotation where a field stands before it and not again after it. Where one complete reply stands before a
+    closing tag without an opening one, and another one after it, either may be a quotation.
     """
+    fields = _fields_between(reply, names)
+    begins_with_field = bool(fields(0, 1)) or HEADER.match(reply) is not None
+    answer: list[str] = []
+    # Where the answer begins, after the latest thinking; and where the text or thinking begins that the next tag ends.
+    answer_start = start = 0
+    opened = False
+    for tag in TAG.finditer(reply):
+        first, last = tag.span()
+        if not tag[1]:
+            if not opened:
+                answer.append(reply[start:first])
+                start, opened = first, True
+            continue
+        before = fields(answer_start, start if opened else first)
+        if opened:
+            if before and fields(start, first) - before - fields(last, len(reply)):
+                return Unreadable("a field stood in thinking tags only")
+            answer_start = answer_start if before else last
+        else:
+            if before - fields(last, len(reply)):
+                continue
+            complete = len(before) >= min(2, len(names)) or (not answer_start and begins_with_field)
+            # Compared only once, because a comparison is a pass over the reply.
+            if complete and (answer_start or _split_answer(reply[:first], names) != _split_answer(reply[last:], names)):
+                problem = f"different replies stood before and after {tag[0]}; give one, and do not write that tag"
+                return Unreadable(problem)
+            answer.clear()
+            answer_start = last
+        start, opened = last, False
+    # An opening tag without a closing one is text, but not at the beginning of a reply.
+    if opened and not "".join(answer).strip():
+        return Unreadable("the reply ended before the thinking did")
+    return "".join(answer) + reply[start:]
+
+
+def _fields_between(reply: str, names: Sequence[str]) -> Callable[[int, int], set[str]]:
+    """A function that returns the fields that begin between two positions of a reply, in any of the forms."""
     keys = re.compile('"(' + "|".join(map(re.escape, names)) + r')"\s*:', re.IGNORECASE)
-    patterns = HEADER, label_pattern(tuple(names)), keys
-    heads = [(head.start(), _field_named(head)) for pattern in patterns for head in pattern.finditer(reply)]
+    heads = [head for pattern in (HEADER, label_pattern(tuple(names)), keys) for head in pattern.finditer(reply)]
+    positions: dict[str, list[int]] = {name: [] for name in names}
+    for position, name in sorted((head.start(), _field_named(head)) for head in heads):
+        positions.get(name, []).append(position)
 
     def fields(first: int, last: int) -> set[str]:
-        return {name for position, name in heads if first <= position < last and name in names}
+        return {name for name, starts in positions.items() if bisect_left(starts, first) < bisect_left(starts, last)}
 
-    tags = list(TAG.finditer(reply))
-    start, thinking = 0, tags[0].start() == 0 and not tags[0][1]
-    for tag in tags:
-        if not tag[1]:
-            continue
-        before = fields(start, tag.start())
-        if before - fields(tag.end(), len(reply)):
-            break
-        complete = len(before) >= min(2, len(names)) or (not start and bool(fields(0, 1)))
-        # Compared only once, because a comparison is a pass over the reply.
-        differ = start or _split_answer(reply[: tag.start()], names) != _split_answer(reply[tag.end() :], names)
-        if complete and not thinking and differ:
-            return Unreadable(f"different replies stood before and after {tag[0]}; give one, and do not write that tag")
-        start, thinking = tag.end(), False
-    if thinking:
-        return Unreadable("the reply ended before the thinking did, or a field stood in it only")
-    opened = next((tag.end() for tag in tags if tag.start() >= start and not tag[1]), len(reply))
-    closed = [tag.start() for tag in tags if tag.start() >= opened and tag[1]]
-    if closed and fields(opened, closed[-1]) - fields(start, opened) - fields(closed[-1], len(reply)):
-        return Unreadable("a field stood in thinking tags only")
-    return reply[start:]
+    return fields
 
 
 def _unfenced(text: str) -> str:

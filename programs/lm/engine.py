@@ -199,8 +199,7 @@ class JudgeLM(dspy.LM):
         self.meter = Meter()
         """Counts its calls and tokens, together with those of the second LM of its run."""
         self._options = options or LMOptions()
-        if self._options.budget.usd is not None and price is None:
-            raise ValueError("a budget in money needs a price")
+        self._require_price(self._options)
         self._transport, self._is_local = transport, isinstance(transport, LocalTransport)
         self._role = CallTag().role
         """Role of calls without a tag, in the usage accounts."""
@@ -244,7 +243,12 @@ class JudgeLM(dspy.LM):
 
     def share_budget(self, first: JudgeLM) -> None:
         """Before the first call: spend from the budget of `first`, so that the cap is one for both."""
+        self._require_price(first._options)
         self.limiter.budget = first.limiter.budget
+
+    def _require_price(self, options: LMOptions) -> None:
+        if options.budget.usd is not None and self.price is None:
+            raise ValueError("a budget in money needs a price")
 
     async def discard(self, keys: Iterable[str]) -> None:
         """Forget replies that could not be used, so that the next run asks again: the server may have been mended."""

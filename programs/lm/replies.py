@@ -386,10 +386,11 @@ class SqlStore(ReplyStore):
 
     def close(self) -> None:
         """End all claims and close the file."""
-        with suppress(StoreError), self._transaction():
-            self._db.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
+        # In one step: who claimed a call in between could not store its reply any more.
         with self._lock:
             self._closed.set()
+            with suppress(sqlite3.Error):
+                self._db.execute("DELETE FROM claims WHERE owner = ?", (self._owner,))
             self._db.close()
 
     def _reply(self, key: str) -> Reply | None:

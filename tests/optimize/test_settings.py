@@ -93,6 +93,12 @@ def test_both_spend_one_budget() -> None:
             either("third")
 
 
+def test_a_budget_in_money_is_shared_by_lms_with_a_price_only() -> None:
+    lm = make_lm("openai/gpt-4o-mini", options=lm_options(Settings(budget="usd=1")), transport=engine())
+    with pytest.raises(ValueError, match="needs a price"):
+        make_lm("openai/of-the-future", transport=engine()).share_run(lm, REFLECTION)
+
+
 def test_the_bill_has_its_calls_in_a_row_of_their_own_at_its_own_price() -> None:
     lm = make_lm("openai/gpt-4o-mini", transport=engine())
     second = make_lm("openai/gpt-4o", transport=engine()).share_run(lm, REFLECTION)

@@ -114,6 +114,7 @@ REPLIES = [
     # Thinking that began in the prompt, and thinking about tags.
     f"Perhaps:\n[[ ## score ## ]]\n2\nNo.</think>\n{MARKED}",
     f"<think>a </think> in the text is odd</think>{MARKED}",
+    "[[ ## rationale ## ]]\n<think>Hm.</think>It holds together.\n[[ ## score ## ]]\n<think>Is it 2?</think>\n4",
     '{"rationale": "It holds together.", "score": 4}',
     '```json\n{"rationale": "It holds together.", "score": 4}\n```',
     'I read it twice.\n```json\n{"rationale": "It holds together.", "score": 4}\n```\nThat is all.',
@@ -172,6 +173,7 @@ def test_fields_of_other_roles(reply: str, fields: dict[str, str]) -> None:
         ("The text claims\nscore: 5\nI give it a 2.", "not clear where"),
         *((text, "empty") for text in ("", " \n\t", "```\n```", "<think>Let me see.</think>")),
         ("<think>Let me see. [[ ## score ## ]]\n4", "thinking"),
+        ("<think>Let me see.</think>\n<think>\n[[ ## score ## ]]\n4", "thinking"),
         # A tag that hides a field.
         ("[[ ## rationale ## ]]\nIt says <think>.\n[[ ## score ## ]]\n5\n[[ ## x ## ]]\nIt says </think>.", "thinking"),
         (MARKED + "\n[[ ## score ## ]]\n5", "'score' stood twice"),
