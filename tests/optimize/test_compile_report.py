@@ -82,7 +82,8 @@ def test_texts_are_in_the_store_and_the_exports_page_and_neither_in_its_run_nor_
     assert [file.name for file in quoting(store, export)] == ["report.html"]
     files = [file.relative_to(store) for file in quoting(store, store)]
     places = {file.name if file.parts[0] == "artifacts" else file.parts[0] for file in files}
-    assert places == {"replies", "exports"}
+    # An LM's replies may quote texts; those of the stand-in do not.
+    assert places - {"replies"} == {"exports"}
     artifacts = store / "artifacts" / run_id / "artifacts"
     assert report.main([str(export), "--share"]) == 0
     shared = Path(capsys.readouterr().out.strip())
