@@ -157,11 +157,10 @@ def require_writable(path: str | Path | None, field: str) -> None:
     if path is None:
         return
     path = Path(path)
-    if not path.exists():
-        make_folder(path.parent, field)
-        return
     with write_errors(path, field):
-        if path.is_dir() or path.is_file():
+        if not path.exists():
+            make_folder(path.parent, field)
+        elif path.is_dir() or path.is_file():
             path.open("ab").close()
         elif not os.access(path, os.W_OK):
             # A pipe or a device is not opened: that could block or change it.

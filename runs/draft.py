@@ -268,7 +268,9 @@ def _all_understood(table: _Table, draft: Draft) -> dict[str, str]:
     if "aspect" not in draft.roles:
         implied = {role: c for role, c in implied.items() if role not in ("aspect", "rating")}
     understood = {c: f"read as {role}" for role, c in (draft.roles | implied).items()}
-    understood |= {c: how for c, how in draft.understood.items() if c not in draft.roles.values()}
+    # A column with the name of a role is read, although it holds no ratings.
+    no_rating = {c for c in implied.values() if draft.understood.get(c, "").startswith("not read")}
+    understood |= {c: how for c, how in draft.understood.items() if c not in {*draft.roles.values(), *no_rating}}
     used = {*understood, *(c for a in draft.aspects for c in a.columns)}
     for aspect in (a for a in draft.aspects if a.columns):
         less = ", less is better" if aspect.lower_is_better else ""

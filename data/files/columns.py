@@ -359,7 +359,8 @@ def text_columns(keys: Keys, task: Task | None, names: ColumnNames) -> list[Text
     if "response_a" not in spec and "text" not in spec and chosen and rejected:
         spec |= {"response_a": chosen, "response_b": rejected}
     texts = keys.matching(spec.get("text") or spec.get("response_a", ""), {})
-    return [_one_text(keys, task, names, spec, bound) for bound, _ in texts]
+    found = [_one_text(keys, task, names, spec, bound) for bound, _ in texts]
+    return [columns for columns in found if columns.is_pair or "text" in columns.roles]
 
 
 def _one_text(

@@ -74,7 +74,6 @@ _BEFORE_MARK = re.compile(rf"^(?:model|option|assistant|{'|'.join(TEXT_WORDS)})[
 _CHOSEN = {"tick", "x", "✓", "1", "true", "yes", "on", "selected"}
 _UNMAPPED = AspectColumns()
 _ANY = Scale(-1e300, 1e300)
-_STRENGTH = Aspect("strength", "How clear a verdict is: all strengths divided by the greatest one.", Scale(0, 1))
 _MAX_ERRORS = 20
 """Number of errors of a file that are told at once."""
 _MAX_RECORDS = 500_000
@@ -409,7 +408,9 @@ class _RowReader:
                 self._columns.clear()
             found = self._columns[keys, task.name] = text_columns(cached_keys(keys), task, self._names)
         if not found:
-            replace(record, values={}).value("text")
+            first = self._names.roles.get("response_a", "response_a")
+            is_half_pair = cached_keys(keys).named(first) is not None and "text" not in self._names.roles
+            replace(record, values={}).value("response_b" if is_half_pair else "text")
         for n, columns in enumerate(found, start=1):
             yield from self._rows(record, str(self._number) + f".{n}" * (n > 1), task, columns)
 
@@ -509,7 +510,10 @@ class _RowReader:
             cells = {named.name: [Cell(column)]} if named else {}
         strength, of_strength = 1.0, columns.column("strength") if columns.is_pair else None
         if of_strength is not None and not is_missing(record.values.get(of_strength)):
-            strength = rating_of(record.number(of_strength), _STRENGTH, record, of_strength)
+            strength = record.number(of_strength)
+            if not 0 <= strength <= 1:
+                found, remedy = f"{strength:g}", "divide all strengths by the greatest one"
+                raise record.error("not a strength", of_strength, expected="from 0 to 1", found=found, remedy=remedy)
         for name, of_aspect in cells.items():
             aspect, mapped = task.aspect(name), self._names.aspects.get(name, _UNMAPPED)
             for cell in of_aspect:
@@ -569,7 +573,9 @@ class _RowReader:
         columns = [str(row.columns.column(role)) for role in ("response_a", "response_b")]
         first = self._names.verdicts.get(code)
         if first is None:
-            first = clear_verdict(value, columns, (record.values.get("model_a"), record.values.get("model_b")))
+            # As codes, because a model called 7 is a number in one cell and a text in another.
+            models = [model and code_of(model) for model in map(record.values.get, ("model_a", "model_b"))]
+            first = clear_verdict(code, columns, models)
         if first is None:
             is_code = looks_like_a_number(code)
             raise record.error(

@@ -187,10 +187,11 @@ def _pair(instance: Record, number: int, fields: Sequence[str]) -> RatedGroup:
     if len(annotations.values) != 1:
         raise annotations.error("a pair with several verdicts", expected="one metric", found=annotations.field_names)
     scores = annotations.child(next(iter(annotations.values)))
+    verdicts = [value for value in _of_raters(scores, "majority_human") if value is not None]
     first = []
-    for value in _of_raters(scores, "majority_human"):
-        # `model_a` is the first text, whatever its field is called.
-        rating = clear_verdict(value, fields)
+    for value in verdicts or [None]:
+        # `model_a` is the first text, whatever its field is called; without a verdict there is no tie.
+        rating = None if value is None else clear_verdict(value, fields)
         if rating is None:
             raise scores.error("not a verdict on the pair", expected="model_a, model_b or tie", found=value)
         first.append(rating)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from debate_judge import data
-from debate_judge.data.errors import require_writable, write_json
+from debate_judge.data.errors import InputError, require_writable, write_json
 from debate_judge.data.schema import Scale
 from debate_judge.data.tasks import read_task
 from debate_judge.data.testing import check_corpus
@@ -90,6 +90,8 @@ def test_what_is_there_stays_as_it_is_and_what_is_not_stays_away(tmp_path: Path)
     os.mkfifo(pipe)
     for path in (existing, new, None, "/dev/null", pipe):
         require_writable(path, "--json")
+    with pytest.raises(InputError, match="--json"):
+        require_writable(tmp_path / ("long" * 100), "--json")
     assert existing.read_text() == "old"
     assert [*new.parent.iterdir()] == []
     write_json(new, {"a": 1}, "--json")

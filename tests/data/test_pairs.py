@@ -17,7 +17,7 @@ from debate_judge.data.schema import Aspect, Corpus, Scale, Task
 from debate_judge.data.splits import default_folds, split
 from debate_judge.data.tasks import PAIRS
 from debate_judge.data.testing import check_corpus
-from tests.data.files_of_rows import written
+from tests.data.files_of_rows import separated, written
 
 ROW = {"question": "Which river?", "response_a": "The Ash.", "response_b": "Water."}
 
@@ -43,6 +43,13 @@ def test_the_better_text_has_1_and_in_a_tie_both_have_a_half(tmp_path: Path, ver
     assert (group.source, [c.text for c in group.candidates]) == ("Which river?", ["The Ash.", "Water."])
     assert [c.id for c in group.candidates] == ["response_a", "response_b"]
     assert group.ratings("preference") == [first, 1 - first]
+
+
+def test_a_model_may_be_called_by_a_number(tmp_path: Path) -> None:
+    rows = (["question", *("response_a", "response_b", "model_a", "model_b", "winner")], ["Which?", *"XY", 7, 12, 12])
+    table = data.load(str(separated(tmp_path / "a.csv", rows, ",")), PAIRS, ("source=question",))
+    nested = loaded(tmp_path, ROW | {"model_a": "7", "model_b": 12, "winner": 12})
+    assert [corpus.groups[0].ratings("preference") for corpus in (table, nested)] == [[0, 1], [0, 1]]
 
 
 def test_several_raters_have_a_column_a_list_or_a_row_each(tmp_path: Path) -> None:

@@ -404,3 +404,6 @@ def test_two_outputs_and_a_verdict_are_a_pair(tmp_path: Path) -> None:
     spec = written(tmp_path / "set.json", [metric], (pair, {"quality": ["model_a"]}), (pair, {"quality": ["model_b"]}))
     groups = data.load(spec).groups
     assert [group.ratings("preference") for group in groups] == [[1.0, 0.0], [0.0, 1.0]]
+    for given in ([], [None], {"majority_human": None}):
+        with pytest.raises(InputError, match="not a verdict on the pair"):
+            data.load(written(tmp_path / "set.json", [metric], (pair, {"quality": given})))

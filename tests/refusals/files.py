@@ -124,6 +124,8 @@ PAIR = {"question": "Which?", "response_a": "The Ash.", "response_b": "Water."}
 PAIRS: list[Place] = [
     ("0 to 2", lines([{**PAIR, "question": f"{n}?", "winner": n} for n in (0, 1, 2)]), 1, "winner", "0 may mean"),
     ("a third verdict", lines([{**PAIR, "winner": "C"}]), 1, "winner", "tie"),
+    ("a strength of 3", lines([{**PAIR, "winner": "A", "strength": 3}]), 1, "strength", "divide all strengths"),
+    ("one text", lines([{**PAIR, "winner": "A"}, {"question": "?", "response_a": "A"}]), 2, "response_b", "missing"),
 ]
 
 TABLE = [
