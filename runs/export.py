@@ -450,8 +450,8 @@ def _require_trusted(record: Record, kind: str, judges: Collection[str]) -> None
 
 
 def _aspect_judge(name: str, record: Record, entry: AspectEntry, state: State, folder: Path, task: Task) -> AspectJudge:
-    with record.located():
-        task.aspect(name)
+    if name not in {aspect.name for aspect in task.aspects}:
+        raise record.error("the task does not have this aspect", found=name)
     config = record.child("config")
     try:
         with config.located():

@@ -130,8 +130,7 @@ class RequestGuard:
         given = token.strip() if scheme.lower() == b"bearer" else b""
         if self._key is not None and not hmac.compare_digest(_digest(given), self._key):
             return _error_response(401, "a bearer key is needed", {"WWW-Authenticate": "Bearer"})
-        host = urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
-        if self._key is None and host not in ("localhost", "127.0.0.1", "::1"):
+        if self._key is None and _host(headers) not in ("localhost", "127.0.0.1", "::1"):
             # Against DNS rebinding: a page in the user's browser could reach the service by a name of its own.
             return _error_response(421, "without a key, requests are answered for localhost only")
         busy = self._in_flight >= self._limits.requests
@@ -168,6 +167,14 @@ class RequestGuard:
             if is_score:
                 self._metrics.requests.labels(str(status)).inc()
                 self._metrics.seconds.observe(perf_counter() - started)
+
+
+def _host(headers: dict[bytes, bytes]) -> str | None:
+    """The host that a request names; None for what is no host."""
+    try:
+        return urlsplit(f"//{headers.get(b'host', b'').decode('latin-1')}").hostname
+    except ValueError:
+        return None
 
 
 def _digest(text: bytes) -> bytes:

@@ -424,7 +424,7 @@ class LoadedJudge(dspy.Module):
         for name in ("text", "source"):
             # An empty source is allowed for texts judged by themselves, but it must be given explicitly.
             if row.get(name) is None:
-                others = [key for key in row if isinstance(key, str)]
+                others = [key for key in row if isinstance(key, str) and key not in ("source", "context", "references")]
                 remedy = did_you_mean(name, others, f"did you mean {{}}? rename it to {name}")
                 raise InputError(f"row {number} needs a {name}", field=name, expected="a text", remedy=remedy)
         return (
@@ -529,9 +529,9 @@ def score_frame(
     columns = {"source": source, "text": text} | ({} if context is None else {"context": context})
     present = ", ".join(map(str, frame.columns))
     for role, column in columns.items():
-        if column not in frame:
-            remedy = f"name it: {role}=..."
-            raise InputError(f"the frame has no column {column!r}", field=column, found=present, remedy=remedy)
+        if (count := list(frame.columns).count(column)) != 1:
+            problem = f"the frame has {'several columns' if count else 'no column'} {column!r}"
+            raise InputError(problem, field=column, found=present, remedy=f"name it: {role}=...")
     for column in (f"{name}{content}" for name in names for content in ("", "_reason", "_unscored")):
         if column in frame:
             remedy = "drop or rename it: scores would overwrite it"

@@ -82,7 +82,7 @@ def embedded_uri(folder: Path) -> str:
 
 def is_server(uri: str) -> bool:
     """Whether the store is an MLflow server, which has a UI and keeps artifacts itself."""
-    return urlsplit(uri).scheme in ("http", "https")
+    return uri.partition(":")[0].strip().lower() in ("http", "https")
 
 
 def split_login(uri: str) -> tuple[str, dict[str, str]]:

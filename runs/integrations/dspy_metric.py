@@ -53,7 +53,9 @@ class ProgramMetric:
         pred_name: str | None = None,
         pred_trace: Any = None,
     ) -> dspy.Prediction:
-        source, text = text_in(dict(gold), "source", self._source), text_in(dict(pred), "text", self._text)
+        # Examples and predictions of DSPy are no mappings.
+        records = (dict(record) if hasattr(record, "keys") else record for record in (gold, pred))
+        source, text = map(text_in, records, ("source", "text"), (self._source, self._text))
         units, missing, feedback = [], [], []
         for name, score in self._judge.score(source=source, text=text, aspects=self._aspects).items():
             scale = self._judge.task.aspect(name).scale

@@ -117,10 +117,6 @@ def _rendered(table: DataTable, stream: TextIO) -> str:
     return "\n".join(line.rstrip() for line in captured.get().replace(_UNBREAKABLE, " ").splitlines())
 
 
-def _unbreakable(found: re.Match[str]) -> str:
-    return found[0].replace(" ", _UNBREAKABLE)
-
-
 def _printable(text: str) -> str:
     return "".join(character if character.isprintable() or character == "\n" else "?" for character in text)
 

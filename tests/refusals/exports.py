@@ -78,6 +78,12 @@ IN_MANIFEST = (
     ("another version", put("schema_version", to=SCHEMA_VERSION + 1), "schema_version", "another version"),
     ("no aspects", put("aspects", to={}), "aspects", "no aspect"),
     ("an unknown kind", of_tone("kind", "oracle"), "aspects.tone.kind", "oracle"),
+    (
+        "an aspect of no task",
+        edited(MANIFEST, lambda m: m["aspects"].update(oracle=m["aspects"]["tone"])),
+        "aspects.oracle",
+        "task does not have",
+    ),
     ("a state elsewhere", of_tone("state", "state/../../x.json"), "aspects.tone.state", "outside"),
     ("a state of the system", of_tone("state", "/etc/hosts"), "aspects.tone.state", "outside"),
     ("a zero byte", of_tone("state", "a\0b", signed=False), "aspects.tone.state", "outside"),

@@ -86,7 +86,12 @@ def framed(columns: str) -> object:
 
 INTEGRATIONS = [
     row("a budget in words", lambda: load_in_tool("support"), None, "budget", env={"DEBATE_BUDGET": "much"}),
-    *rows(framed, ("source summary", None, "text=..."), ("source text tone", None, "tone")),
+    *rows(
+        framed,
+        ("source summary", None, "text=..."),
+        ("source text tone", None, "tone"),
+        ("source text text", "text", "several"),
+    ),
 ]
 
 

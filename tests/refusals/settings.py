@@ -102,7 +102,7 @@ def server(api_base: str) -> object:
 
 ADDRESSES = [
     *alike(server, "--api-base", "http://HOST", "localhost:8000/v1", "http://h:port/v1"),
-    *alike(tracked, "MLFLOW_TRACKING_URI", "sqlite:///FILE", "htp://host:5000"),
+    *alike(tracked, "MLFLOW_TRACKING_URI", "sqlite:///FILE", "htp://host:5000", "http://[::1"),
     *rows(tracked, (f"postgresql://me:{SECRET}@127.0.0.1:1/db", None, "cannot be used")),
     *alike(serve.bearer_key, None, serve.KEY_VARIABLE, "0.0.0.0"),
     *rows(serve.bearer_key, ("127.0.0.1", None, "short"), env={serve.KEY_VARIABLE: "short"}),

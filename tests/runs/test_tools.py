@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from debate_judge import load
+from debate_judge.data.errors import InputError
 from debate_judge.runs.integrations import (
     ProgramMetric,
     score_frame,
@@ -84,6 +85,18 @@ def test_a_judge_is_the_metric_of_another_program(judge: LoadedJudge, lms: list[
     assert failed.score == -1
     assert "unreadable reply" in failed.feedback
     assert list(metric.unscored) == ["unreadable 3"]
+    # A program may return nothing.
+    with pytest.raises(InputError, match="no text under 'reply'"):
+        metric(devset[0], None)
+
+
+# --- rows ---
+
+
+def test_no_row_is_told_to_take_its_context_for_its_text(judge: LoadedJudge) -> None:
+    with pytest.raises(InputError, match="needs a text") as refused:
+        judge.score_many([{"source": "s", "context": "c"}])
+    assert not refused.value.remedy
 
 
 # --- pandas ---
