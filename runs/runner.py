@@ -597,11 +597,14 @@ MAX_GROUPED = 512
 
 
 def group_by_source(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Lists of consecutive items of one source, at most `MAX_GROUPED` in a list."""
+    """Lists of consecutive items of one source, at most `MAX_GROUPED` in a list; those without a text, such as that of
+    a broken line, part no others.
+    """
     group: list[Item] = []
     try:
         for item in items:
-            if group and (source_key(item) != source_key(group[0]) or len(group) == MAX_GROUPED):
+            of_another = is_visible(item.text) and group and source_key(item) != source_key(group[0])
+            if of_another or len(group) == MAX_GROUPED:
                 yield group
                 group = []
             group.append(item)

@@ -114,6 +114,14 @@ def test_what_came_before_a_bad_line_is_judged() -> None:
     assert (candidates, len(lm.prompts)) == (["c0", "c0", "c1", "c1", "c2", "c2"], 2)
 
 
+def test_a_broken_line_parts_no_texts_of_a_source() -> None:
+    items, lm = list(stream(1, 4)), scripted_lm(script)
+    items.insert(4, Item("line 3", "", TASK, TONE, "", ""))
+    with JudgeRunner(lm, progress=False) as runner:
+        groups = [item.group for item, _ in judge_in_order(runner, compiled(4), items)]
+    assert (groups, len(lm.prompts)) == (["g0"] * 4 + ["line 3"] + ["g0"] * 4, 2)
+
+
 def test_a_loaded_judge_shares_the_calls_of_a_group_and_says_where_a_text_comes_alone(
     tmp_path: Path, lms: list[ScriptedLM]
 ) -> None:
