@@ -189,8 +189,9 @@ def group_feedback(gold: dspy.Example, pred: dspy.Prediction, call_inputs: Mappi
     shown = {text.strip(): int(number) for number, text in zip(pieces[::2], pieces[1::2], strict=True)}
     escaped = [escape(text).strip() for text in gold.texts]
     numbers = {n: shown[text] if shown else n + 1 for n, text in enumerate(escaped) if not shown or text in shown}
-    in_call = list(numbers) if shown else [n for n, text in enumerate(escaped) if text == call_inputs.get("candidate")]
-    for index in in_call if shown else in_call[:1]:
+    candidate = (call_inputs.get("candidate") or "").strip()
+    in_call = list(numbers) if shown else [n for n, text in enumerate(escaped) if text == candidate][:1]
+    for index in in_call:
         rating, score = gold.ratings[index], pred.scores[index]
         if rating is not None:
             error = "" if score is None else "too high" if score > rating else "too low" if score < rating else "right"

@@ -184,7 +184,8 @@ def test_the_metric_is_a_correlation_and_always_a_number(scores: list[Any], valu
 def test_feedback_says_who_was_scored_too_high_and_names_several_by_their_numbers_in_the_call(
     together: int, offline: Any, train: list[dspy.Example]
 ) -> None:
-    example, trace = train[0], list[Any]()
+    # Texts of files may begin or end with blanks.
+    example, trace = train[0].copy(texts=[f" {text}\n" for text in train[0].texts]), list[Any]()
     with dspy.context(trace=trace):
         prediction = Debate(rounds=1, together=together)(**example.inputs())
     call = trace[1] if together else trace[-1]
@@ -195,8 +196,9 @@ def test_feedback_says_who_was_scored_too_high_and_names_several_by_their_number
         assert "This call was about candidate" in feedback.feedback
         return
     candidates = [text.strip() for text in re.split(r"\[\[ ## candidate_\d+ ## \]\]\n", call[1]["candidates"])[1:]]
-    assert candidates != example.texts[: len(candidates)]
-    ratings = dict(zip(example.texts, example.ratings, strict=True))
+    texts = [text.strip() for text in example.texts]
+    assert candidates != texts[: len(candidates)]
+    ratings = dict(zip(texts, example.ratings, strict=True))
     means = re.findall(r"This call was about candidate (\d+)\. The raters gave it ([\d.]+)", feedback.feedback)
     assert dict(means) == {str(number): f"{ratings[text]:.2f}" for number, text in enumerate(candidates, start=1)}
 

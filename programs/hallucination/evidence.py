@@ -153,20 +153,21 @@ async def stored_texts(name: str, search: Search, query: str) -> list[str]:
         try:
             # In a thread, because a function that waits would block all other debates.
             found = await asyncio.to_thread(search, query)
-            texts = await found if isawaitable(found) else found
+            found = await found if isawaitable(found) else found
+            texts = list(found)
         except (InputError, SearchError):
             raise
         except Exception as error:
             raise SearchError(f"the search failed ({type(error).__name__}: {redact_text(str(error))})") from error
-        if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+        if isinstance(found, str) or not all(isinstance(text, str) for text in texts):
             raise SearchError("the search did not return a list of texts")
-        return Reply(json.dumps(list(texts)[:MAX_SNIPPETS], ensure_ascii=False))
+        return Reply(json.dumps(texts[:MAX_SNIPPETS], ensure_ascii=False))
 
     lm = dspy.settings.lm
     key = hashlib.blake2b(json.dumps(["search", name, query, MAX_SNIPPETS]).encode(), digest_size=16).hexdigest()
     reply = await (lm.get_or_create(key, "search", find) if isinstance(lm, JudgeLM) else find())
-    texts: list[str] = json.loads(reply.text)
-    return texts
+    stored: list[str] = json.loads(reply.text)
+    return stored
 
 
 # --- claims ---

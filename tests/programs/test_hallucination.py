@@ -275,6 +275,8 @@ def test_any_function_from_a_query_to_texts_is_a_search_and_its_failure_leaves_t
     assert (unscored.reason, "KeyError" in unscored.detail) == ("search error", True)
     unscored = judged(BARE, factual(), search=lambda query: "one text")
     assert "list of texts" in unscored.detail
+    unscored = judged(BARE, factual(), search=lambda query: None)
+    assert (unscored.reason, "TypeError" in unscored.detail) == ("search error", True)
     # An export names the function; only a class of the user's own can bring it back.
     with pytest.raises(InputError, match="a class of yours"):
         Hallucination.from_config(Hallucination(search=archive).config())
