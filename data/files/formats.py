@@ -58,6 +58,7 @@ _SEP_LINE = re.compile(r'"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 """The line in which Excel declares the separator."""
 _NO_UTF8 = re.compile("[\udc80-\udcff]")
 """Bytes that are not UTF-8, as Python decodes them."""
+_BETWEEN_RECORDS = re.compile(r"[ \t\r\n,]*")
 _ONE_RECORD_PER_LINE = "write every record on one line of its own, without a list around them"
 _SAVE_AS_UTF8 = "save the file as UTF-8 (spreadsheets: CSV UTF-8)"
 
@@ -361,8 +362,7 @@ def _json_array(path: Path) -> Iterator[Record]:
     start, at, line, number = 0, text.index("[") + 1, 1, 0
     while True:
         # Missing or extra commas between objects are accepted: they cannot change a record.
-        while text[at : at + 1] in (*" \t\r\n,",):
-            at += 1
+        at = _BETWEEN_RECORDS.match(text, at).end()  # type: ignore[union-attr]
         line, start, number = line + text.count("\n", start, at), at, number + 1
         if text[at : at + 1] in ("", "]"):
             break

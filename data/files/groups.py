@@ -770,10 +770,16 @@ def _refuse_repeated_texts(rows: Sequence[_Row]) -> None:
 def _group(rows: Sequence[_Row], names: ColumnNames, keep: bool, on_error: ErrorHandler | None) -> LocatedGroup:
     """The group of these rows; one that contradicts an earlier one is passed to `on_error` and left out."""
     first, of_candidates, references = rows[0], dict[object, list[_Row]](), dict[str, None]()
+    rated: dict[object, Record] = {}
+    """Candidate, aspect and rater -> the record of the rating."""
     for row in rows:
         with redirect_errors(on_error):
             key = row.candidate or (row.text if row.several else row.number)
-            _refuse_contradiction(row, first, of_candidates.get(key, []), key, names)
+            _refuse_contradiction(row, first, of_candidates.get(key, []), key)
+            of_raters = [(key, rating.aspect.name, rating.rater) for rating in row.ratings if rating.rater]
+            if names.repeated == "error":
+                _refuse_second_rating(row, [(rated[of], *of[1:]) for of in of_raters if of in rated])
+            rated |= dict.fromkeys(of_raters, row.record)
             of_candidates.setdefault(key, []).append(row)
             references.update(dict.fromkeys(row.references))
     candidates: dict[str, Candidate] = {}
@@ -802,7 +808,7 @@ def _group(rows: Sequence[_Row], names: ColumnNames, keep: bool, on_error: Error
     return LocatedGroup(first.task, group, first.record)
 
 
-def _refuse_contradiction(row: _Row, first: _Row, known: Sequence[_Row], key: object, names: ColumnNames) -> None:
+def _refuse_contradiction(row: _Row, first: _Row, known: Sequence[_Row], key: object) -> None:
     """Refuse a row that differs from the first of its group, or from those known of its candidate."""
     record, columns, group = row.record, row.columns, row.group or first.number
     for role in ("source", "context") if row.group else ():
@@ -824,16 +830,15 @@ def _refuse_contradiction(row: _Row, first: _Row, known: Sequence[_Row], key: ob
             remedy="name the system that wrote each, --columns candidate=COLUMN, or none to tell texts apart by their "
             "words; where a row is one rater's, name the column: --columns rater=COLUMN",
         )
-    if names.repeated != "error" or not known:
-        return
-    raters = {(rating.aspect.name, rating.rater): before.record for before in known for rating in before.ratings}
-    for rating in row.ratings:
-        twice = raters.get((rating.aspect.name, rating.rater)) if rating.rater else None
-        if twice is not None and twice is not record:
-            raise record.error(
-                f"rater {rating.rater!r} has rated {rating.aspect.name} of this candidate twice, also in "
-                f"{twice.location}",
-                columns.column("rater") or "rater",
+
+
+def _refuse_second_rating(row: _Row, before: Iterable[tuple[Record, str, str]]) -> None:
+    """Refuse a row whose rater has rated the candidate in another record: record, aspect and rater of ratings."""
+    for record, aspect, rater in before:
+        if record is not row.record:
+            raise row.record.error(
+                f"rater {rater!r} has rated {aspect} of this candidate twice, also in {record.location}",
+                row.columns.column("rater") or "rater",
                 remedy="say what becomes of them, --columns repeated=mean, first, last, sum, or separate where the "
                 "same text was rated as two; if two systems wrote it, name theirs: --columns candidate=COLUMN",
             )
