@@ -490,7 +490,7 @@ def _length(question: Question) -> int:
 def group_scores(
     corpus: Corpus, aspect: Aspect, judgements: Sequence[Judgement], granularity: Granularity
 ) -> list[GroupScores]:
-    """Pair judgements, in the order of `programs.judge.corpus_items`, with the human ratings, group by group."""
+    """Pair judgements, in the order of `programs.grouping.corpus_items`, with the human ratings, group by group."""
     scores = iter(round_to_granularity(j, aspect, granularity) for j in judgements)
     return [
         replace(group, scores=tuple(islice(scores, len(group.candidates)))) for group in group_ratings(corpus, aspect)

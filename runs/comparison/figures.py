@@ -47,7 +47,7 @@ class EvaluatedJudge:
     scores: ScoresByAspect
     """Aspect -> scores and ratings by group, in corpus order."""
     judgements: Mapping[str, Sequence[Judgement]] = field(default_factory=dict, repr=False)
-    """Aspect -> its answers in the order of `programs.judge.corpus_items`; empty for scores from a file."""
+    """Aspect -> its answers in the order of `programs.grouping.corpus_items`; empty for scores from a file."""
     usage: JudgeUsage | None = None
     """Tokens of its calls; None where they were not counted for this judge."""
     items: int = 0

@@ -565,7 +565,7 @@ def _verdict(comparison: Comparison) -> list[str]:
         for name, judge in comparison.rows.items()
         if judge.compiled_on
     ]
-    lines += [f"{name} has no row, because it scored nothing: {why}" for name, why in comparison.failed.items()]
+    lines += [f"{name} has no row: {why}" for name, why in comparison.failed.items()]
     if comparison.baseline in comparison.failed:
         lines.append(f"No differences are shown, because the baseline {comparison.baseline} has no row.")
     return lines
