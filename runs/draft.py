@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -301,6 +301,9 @@ def _read(file: RecordFile, draft: Draft) -> _Table:
     """The records of a file; the draft gets `sheet`, `records` and `decimal`."""
     rows, outer = _records(file, draft)
     keys = list(dict.fromkeys(key for row in rows for key in map(str, row.values)))
+    for key in keys:
+        if not key.isascii():  # Names are printed, and written to the task file.
+            replace(next(r for r in rows if key in map(str, r.values)), values={key: key}).text(key, blank=True)
     rating = Keys(keys).named("rating") if Keys(keys).named("aspect") else None
     # Rows of a comment alone, or of a text that nobody rated, say nothing about raters.
     rows = [row for row in rows if rating is None or not is_missing(row.values.get(rating))] or rows

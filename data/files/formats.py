@@ -300,6 +300,11 @@ def _max_values_in(text: str) -> int:
     return sum(map(text.count, ",[{"))
 
 
+def _reason(error: ValueError) -> str:
+    """The message, without Python's advice to programmers about numbers with thousands of digits."""
+    return str(error).partition("; use sys.")[0]
+
+
 def toml(path: Path, what: str = "file") -> Record:
     """Read a TOML file as one record; errors call the file `what`."""
     text, line, remedy = read_text(path, what), None, None
@@ -309,7 +314,7 @@ def toml(path: Path, what: str = "file") -> Record:
         problem = "nested too deeply"
     except ValueError as error:
         match = re.search(r"\(at line (\d+), column \d+\)", str(error))
-        problem, line = str(error), int(match[1]) if match else None
+        problem, line = _reason(error), int(match[1]) if match else None
         remedy = "the name stands twice: leave one of its lines out" if "overwrite" in str(error) else None
     raise InputError(f"not valid TOML: {problem}", file=path, line=line, remedy=remedy)
 
@@ -370,7 +375,7 @@ def _json_array(path: Path) -> Iterator[Record]:
             value, at = _DECODER.raw_decode(text, at)
         yield _record(value, path, line if unit == "line" else number, unit)
     if text[at:].strip() != "]":  # Not closed, or e.g. two concatenated files, of which none must be lost.
-        _decoded(text, path)
+        _decoded(text, path, remedy="close the array, and put all records into one, or each on a line without an array")
 
 
 def json_object(path: Path, *, remedy: str | None = None) -> Record:
@@ -429,7 +434,7 @@ def _json_errors(path: Path, line: int, remedy: str | None = None, at: int = 0) 
     except RecursionError:
         problem, remedy = "not usable JSON: nested too deeply", "leave out what is not read"
     except ValueError as error:  # Of a number with thousands of digits, or one of those below.
-        problem, remedy = f"not usable JSON: {error}", remedy or "correct the record, or leave it out"
+        problem, remedy = f"not usable JSON: {_reason(error)}", remedy or "correct the record, or leave it out"
     raise InputError(problem, file=path, line=line, found=found, remedy=remedy)
 
 

@@ -46,7 +46,8 @@ def open_workbook(path: str, sheet: str = "") -> Sheet:
         OSError: The file cannot be opened.
         ValueError: It is no workbook, or one beyond the limits.
     """
-    state = os.stat(path)
+    with open(path, "rb") as file:  # The other process could not say why a file cannot be opened.
+        state = os.fstat(file.fileno())
     return _read(path, state.st_ino, state.st_mtime_ns, state.st_size, MAX_SECONDS, MAX_MEMORY, sheet)
 
 

@@ -91,6 +91,7 @@ CELLS: list[Place] = [
     ("an empty text", "source,text,tone\ns,x,1\nt,,2\n", 3, "text", "empty=skip"),
 ]
 
+TEXTS = '[{"text": "x"}]'
 OTHER, ARRAY = {**ARTICLE, "text": "Other ."}, '[\n{"a": "b"},\n{"a" "b"}]'
 MAYBE = {"question": "x", "answer": "y", "hallucination": "maybe"}
 
@@ -166,6 +167,22 @@ TABLE = [
     *rows(find_task, ("suport.toml", None, "'support.toml'"), files={"support.toml": HEAD}),
     *places("x.toml", toml, [("too deep", "a = " + "[" * 20_000 + "]" * 20_000, None, None, "deeply")]),
     row("a folder", partial(load, Path("d.csv")), None, "cannot be", "d.csv", change=lambda f: (f / "d.csv").mkdir()),
+    *places(
+        "a.json",
+        partial(load, task="summarization"),
+        [("two arrays", f"{TEXTS}\n{TEXTS}", 2, None, "all records into one")],
+    ),
+    *places(
+        "b.jsonl", guess, [("half a name", lines([{"text": "one two", "to\ud83d": 1}]), 1, "to\ud83d", "surrogate")]
+    ),
+    row(
+        "no workbook",
+        lambda: load(Path("x.xlsx")),
+        None,
+        "directory",
+        "x.xlsx",
+        change=lambda f: (f / "x.xlsx").mkdir(),
+    ),
     row("a pipe", lambda: load(Path("x.jsonl")), None, "pipe", "x.jsonl", change=lambda f: os.mkfifo(f / "x.jsonl")),
     *places("p.jsonl", lambda path: data.load(str(path), "pairs", ("source=question",)), PAIRS),
 ]
