@@ -309,7 +309,7 @@ class ChatEval(ItemJudge):
         discussion = EMPTY
         for turn in range(1 if self.communication == "none" else rounds + 1):
             messages = ""
-            if turn and self.summarizer is not None:
+            if turn and self.summarizer is not None and discussion.failure is None:
                 debate = "\n\n".join(str(m) for m in discussion.turns if m.role != SUMMARIZER)
                 discussion = _extended(discussion, [await self.summarizer.speak(items[0], debate, turn)])
                 messages = str(discussion.turns[-1])

@@ -117,6 +117,11 @@ def test_one_agent_without_a_score_leaves_the_item_unscored_and_is_named() -> No
     # beta is asked again with what was wrong; then the talk is over and gamma is not asked.
     assert [speaker(prompt) for prompt in lm.prompts] == ["alpha", "beta", "beta"]
     assert judgement.calls == 3
+    # Where all speak at once, the others have spoken; what a referee without a score left out is not summarized.
+    lm = scripted_lm(debater(score=lambda prompt: "no number" if speaker(prompt) == "beta" else "3"))
+    judgement = hold(lm, only(ChatEval(ROLES, "summarizer").judge([ITEM])))
+    assert (judgement.reason, len(lm.prompts)) == ("unreadable reply", len(ROLES) + 1)
+    assert "summarizer" not in map(speaker, lm.prompts)
 
 
 PREFERENCE = Aspect("preference", "Which answer would you rather have?", Scale(0, 1, 0.5))
