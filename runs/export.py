@@ -463,7 +463,7 @@ def _aspect_judge(name: str, record: Record, entry: AspectEntry, state: State, f
     try:
         judge.load_state({name: {**values, "traces": [], "train": [], "lm": None} for name, values in state.items()})
         loaded = _program(judge.dump_state())
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         loaded = {}
     if loaded != state:
         raise InputError(

@@ -13,6 +13,7 @@ from debate_judge.runs.loaded import load
 from tests.refusals.refusal import row
 
 MANIFEST, STATE = "manifest.json", "state/1-tone.json"
+DEEP = json.loads("[" * 700 + "]" * 700)
 Change = Callable[[Path], object]
 
 
@@ -94,6 +95,7 @@ IN_MANIFEST = (
 )
 IN_STATE = (
     ("predictors of another judge", state(lambda s: s.update(oracle=s.pop("critic"))), "other names"),
+    ("a deep demonstration", put("critic", "demos", to=[{"a": DEEP}], file=STATE), "other names"),
     ("no state", in_folder(lambda f: (f / STATE).unlink()), "no such file"),
     ("half a state", in_folder(lambda f: (f / STATE).write_text("{")), "not valid JSON"),
 )
