@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from debate_judge.data.errors import InputError
+from debate_judge.data.errors import InputError, write_errors
 from debate_judge.runs.command_line import command
 from debate_judge.runs.flags import command_settings, run_command, setting
 from debate_judge.runs.reports.tables import DataTable, OutputBlock, Verbatim, show
@@ -132,8 +132,6 @@ def _draft(flags: CheckFlags, file: RecordFile | str) -> Draft | None:
 
 
 def _save_task(path: str | None, draft: Draft | None) -> None:
-    from debate_judge.data.errors import write_errors
-
     if path is None:
         return
     if draft is None:

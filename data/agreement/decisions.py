@@ -72,13 +72,6 @@ ABSOLUTE_MEASURES: tuple[AbsoluteMeasure, ...] = ("mae", "ccc", "kappa")
 Objective = Statistic | AbsoluteMeasure
 """What a compile maximizes: a correlation, or an absolute measure in its increasing form (`objective_value`)."""
 
-OBJECTIVE_DESCRIPTIONS: Mapping[AbsoluteMeasure, str] = {
-    "mae": "1 less the mean absolute error as a share of the scale",
-    "ccc": "concordance (CCC) of all texts",
-    "kappa": "Cohen's kappa of all decisions at the cut",
-}
-"""Measure -> what is maximized where it is the objective."""
-
 POOLED = ("ccc", "kappa")
 """Absolute measures that are defined on all texts together only; an error can also be averaged over sources."""
 
