@@ -555,9 +555,9 @@ class JudgeLM(dspy.LM):
         """A minimal call that any model can answer; tells an outage from calls that fail by themselves."""
         # Never the same text twice, because a gateway may cache answers.
         text = f"Reply with OK. ({uuid.uuid4().hex[:12]})"
-        # As of no bytes, because so short a text says little about others.
         settings = {name: value for name, value in self.kwargs.items() if value is not None}
-        slot = self._estimator.estimate(0, settings.get("max_tokens"))
+        # Reserved as any text, but observed as one of no bytes, because so short a text says little about others.
+        slot = replace(self._estimator.estimate(len(text), settings.get("max_tokens")), size=0)
         if not self.limiter.budget.admits(slot.max_cost):
             raise self.limiter.budget.spent_error()
         self.meter.requested["probe"] += 1

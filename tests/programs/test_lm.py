@@ -188,6 +188,11 @@ def test_no_probe_is_sent_past_the_budget() -> None:
     with pytest.raises(BudgetSpentError):
         asyncio.run(lm.probe())
     assert len(engine.requests) == 1
+    # A server may put a system text of its own before the probe's 29 bytes.
+    lm, engine = judge_lm(options=LMOptions(budget=BudgetCaps(tokens=45)), max_tokens=5)
+    with pytest.raises(BudgetSpentError):
+        asyncio.run(lm.probe())
+    assert not engine.requests
 
 
 @pytest.fixture
