@@ -103,13 +103,16 @@ _LOCK = RLock()
 
 
 @contextmanager
-def use_tracking_uri(uri: str, *, experiment_id: str | None = None, runs: Sequence[Any] = ()) -> Iterator[None]:
+def use_tracking_uri(
+    uri: str, *, registry: bool = True, experiment_id: str | None = None, runs: Sequence[Any] = ()
+) -> Iterator[None]:
     """Direct MLflow's fluent functions to a store inside the block; afterwards all is as the caller had it.
 
     MLflow has one URI per process, so blocks of several threads wait for each other.
 
     Args:
-        uri: Tracking URI, which becomes the registry's as well; may hold a login.
+        uri: Tracking URI; may hold a login.
+        registry: Whether it is the registry's URI as well.
         experiment_id: The active experiment.
         runs: The active runs, the innermost last; more may be started and ended in the block.
     """
@@ -124,8 +127,9 @@ def use_tracking_uri(uri: str, *, experiment_id: str | None = None, runs: Sequen
         active, last = fluent._active_run_stack.get(), fluent._last_active_run_id.get()
         try:
             # Not `mlflow.set_tracking_uri`, which also sets environment variables, while other threads read them.
-            tracking._tracking_uri = models._registry_uri = address
-            fluent._active_experiment_id = experiment_id
+            tracking._tracking_uri, fluent._active_experiment_id = address, experiment_id
+            if registry:
+                models._registry_uri = address
             fluent._active_run_stack.set(list(runs))
             yield
         finally:
@@ -324,7 +328,8 @@ def download(address: str, *, folder: Path = DEFAULT_FOLDER, uri: str | None = N
     if file is not None and not file.is_file():
         raise InputError(f"no MLflow store to read {address} from", file=file, expected="a database", remedy=remedy)
     with (
-        nullcontext() if uri == current else use_tracking_uri(uri),
+        # A registry of the caller's own stays.
+        nullcontext() if uri == current else use_tracking_uri(uri, registry=False),
         tempfile.TemporaryDirectory(prefix="artifact-") as copies,
     ):
         try:

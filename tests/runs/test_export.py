@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -207,6 +208,12 @@ def test_loads_from_mlflow_by_address(tmp_path: Path, monkeypatch: pytest.Monkey
     specs = parse_judges(["single", *addresses[1:], str(folder)], tmp_path / "runs/store")
     named = [entrant.name for entrant in build_entrants(specs, TASK.aspects[:1])]
     assert named == ["single", "mine", "toy/1", "toy@champion", "x"]
+    # A registry of the user's own is asked before the store.
+    other = shutil.copy(tmp_path / "runs/store/mlflow.db", Path.cwd())
+    MlflowClient(tracking_uri=f"sqlite:///{other}").delete_registered_model("toy")
+    with monkeypatch.context() as own:
+        own.setenv("MLFLOW_REGISTRY_URI", uri)
+        assert open_export("models:/toy/1", store=Path.cwd()).fingerprint == read(folder).fingerprint
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     assert {open_export(address).fingerprint for address in addresses} == {read(folder).fingerprint}
     assert sorted(tmp_path.iterdir()) == before
