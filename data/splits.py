@@ -450,7 +450,8 @@ def require_ratings(corpus: Corpus, aspects: Sequence[str], least: int = 1) -> N
                 field=name,
                 expected=f"at least {least} rated candidates"
                 + ("; with fewer not even the sign of a correlation of .5 is certain" if least > 1 else ""),
-                found=f"{len(values)} in {len(corpus.groups)} sources; rated are {', '.join(rated) or 'no aspects'}",
+                found=f"{len(values)} rated candidates in {len(corpus.groups)} sources"
+                + ("" if values else f"; ratings are of {', '.join(rated) or 'no aspect'}"),
                 remedy=f"rate {least - len(values)} more candidates, preferably of new sources, or leave this aspect "
                 "out with --aspects; a judge that was not compiled needs no ratings",
             )
