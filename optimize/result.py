@@ -34,7 +34,7 @@ from debate_judge.optimize.held_out import (
     procedure_note,
 )
 from debate_judge.optimize.plan import CompilePlan
-from debate_judge.optimize.search import NO_KNOWLEDGE, JudgeVariant, Outcome, Search
+from debate_judge.optimize.search import NO_KNOWLEDGE, JudgeVariant, Outcome, Search, describe_point
 from debate_judge.optimize.tuners.guide import guide_of
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.programs.lm.engine import JudgeLM
@@ -208,18 +208,6 @@ class Result:
         }
 
 
-def describe_point(chosen: Outcome) -> str:
-    """A choice in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`."""
-    point = chosen.point
-    # Without rounds, some judges make several calls per item, and metrics none.
-    single = "single call" if round(chosen.calls) == 1 else "n = 0"
-    # A persona that was rewritten with all other instructions has the name of the knowledge.
-    knowledge = [] if point.knowledge in (NO_KNOWLEDGE, point.rounds and point.persona) else [point.knowledge]
-    debate = [f"n = {point.rounds}", point.persona, *(["tie-breaker"] if point.tie_breaker else [])]
-    rounding = [] if point.granularity == "given" else [f"{point.granularity} points"]
-    return ", ".join([*knowledge, *(debate if point.rounds else [single]), *rounding])
-
-
 def variant_name(variant: JudgeVariant) -> str:
     """The name of a variant in charts."""
     knowledge = "" if variant.knowledge in (NO_KNOWLEDGE, variant.persona) else f" + {variant.knowledge}"
@@ -275,7 +263,14 @@ def agreement_table(result: Result, *, brief: bool = False) -> DataTable:
             result.held_out.calls_per_item(judge) if aspect is None else calls[judge][aspect] for judge in COMPARED
         ]
         per_item = " / ".join(f"{count:.1f}" for count in (counts[-1:] if brief else counts))
-        rows.append([aspect or "average", *cells, per_item, describe_point(result.chosen[aspect]) if aspect else ""])
+        rows.append(
+            [
+                aspect or "average",
+                *cells,
+                per_item,
+                describe_point(result.chosen[aspect].point, result.chosen[aspect].calls) if aspect else "",
+            ]
+        )
     header = ["aspect", *(names[judge] for judge in COMPARED), "LM calls" if brief else "LM calls per item", "chosen"]
     return DataTable(header, rows, total=len(aspects) > 1)
 

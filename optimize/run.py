@@ -19,7 +19,8 @@ from filelock import FileLock, Timeout
 from debate_judge.data.errors import InputError, make_folder, write_errors
 from debate_judge.optimize.held_out import COMPARED
 from debate_judge.optimize.plan import CompilePlan, CompileRun
-from debate_judge.optimize.result import Result, compile_report, describe_point, description
+from debate_judge.optimize.result import Result, compile_report, description
+from debate_judge.optimize.search import describe_point
 from debate_judge.programs import JUDGE_CLASSES, find_preset
 from debate_judge.programs.examples import examples_of, render_examples
 from debate_judge.programs.judge import corpus_items
@@ -205,7 +206,9 @@ def log_result(result: Result, tracker: Tracker) -> Result:
     import pandas as pd
 
     logger.info("writing figures, tables, the report and the model")
-    chosen = {f"chosen/{aspect}": describe_point(outcome) for aspect, outcome in result.chosen.items()}
+    chosen = {
+        f"chosen/{aspect}": describe_point(outcome.point, outcome.calls) for aspect, outcome in result.chosen.items()
+    }
     by_aspect = {aspect: examples_of(judged.judge) for aspect, judged in result.compiled.aspects.items()}
     examples = [f"{aspect}\n\n{render_examples(shown)}" for aspect, shown in by_aspect.items() if shown]
     with tracker.writing():

@@ -83,6 +83,18 @@ class Point:
         return JudgeVariant(self.knowledge, self.persona)
 
 
+def describe_point(point: Point, calls: float) -> str:
+    """A configuration in words, e.g. `guide, n = 2, devils-advocate, tie-breaker, half points`; `calls` is its number
+    of LM calls per item."""
+    # Without rounds, some judges make several calls per item, and metrics none.
+    single = "single call" if round(calls) == 1 else "n = 0"
+    # A persona that was rewritten with all other instructions has the name of the knowledge.
+    knowledge = [] if point.knowledge in (NO_KNOWLEDGE, point.rounds and point.persona) else [point.knowledge]
+    debate = [f"n = {point.rounds}", point.persona, *(["tie-breaker"] if point.tie_breaker else [])]
+    rounding = [] if point.granularity == "given" else [f"{point.granularity} points"]
+    return ", ".join([*knowledge, *(debate if point.rounds else [single]), *rounding])
+
+
 @dataclass(frozen=True)
 class SearchSpace:
     """The values of each parameter."""

@@ -13,7 +13,7 @@ from debate_judge.data.agreement.decisions import POOLED
 from debate_judge.data.calibration import Calibration, fit_calibration
 from debate_judge.data.splits import Splits
 from debate_judge.optimize.plan import CompileRun
-from debate_judge.optimize.search import ChoiceScores, CrossFittedJudge, Outcome, Point, Search
+from debate_judge.optimize.search import ChoiceScores, CrossFittedJudge, Outcome, Point, Search, describe_point
 from debate_judge.optimize.tuning import TunedJudges, fixed_granularity
 from debate_judge.programs.judge import AspectJudge, CompiledJudge
 from debate_judge.runs.tracking import CHOICE_METRIC, Tracker
@@ -111,19 +111,13 @@ def calibration_label(aspect: str) -> str:
 
 def _log_trial(run: CompileRun, tracker: Tracker | None, point: Point, outcomes: Mapping[str, Outcome]) -> None:
     """Log a point as a trial, and show the best agreement so far."""
-    params = replace(point, persona=point.persona if point.rounds else "none")
-    name = f"n={point.rounds}, knowledge: {point.knowledge}"
-    if point.rounds:
-        name += f", {point.persona}" + (" + tie-breaker" if point.tie_breaker else "")
     agreement = fmean(outcome.agreement for outcome in outcomes.values())
-    metrics: dict[str, float | None] = {
-        CHOICE_METRIC: agreement,
-        "calls_per_item": fmean(outcome.calls for outcome in outcomes.values()),
-    }
+    calls = fmean(outcome.calls for outcome in outcomes.values())
+    metrics: dict[str, float | None] = {CHOICE_METRIC: agreement, "calls_per_item": calls}
     for aspect, outcome in outcomes.items():
         metrics |= {f"{CHOICE_METRIC}/{aspect}": outcome.agreement, f"calls_per_item/{aspect}": outcome.calls}
     progress = run.runner.progress
     progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
     if tracker is not None:
-        values = asdict(params)
-        tracker.log_trial(f"{name}, {point.granularity}", {"n": values.pop("rounds"), **values}, metrics)
+        params = asdict(replace(point, persona=point.persona if point.rounds else "none"))
+        tracker.log_trial(describe_point(point, calls), {"n": params.pop("rounds"), **params}, metrics)
