@@ -289,8 +289,8 @@ def _registration(result: Result) -> dict[str, str]:
 def _chosen_params(result: Result) -> dict[str, str]:
     """What the compiled judge is, as parameters by which runs are compared: one value, or one for each aspect."""
     params = {}
-    for name, attribute in (("n", "rounds"), ("persona", "persona"), ("knowledge", "knowledge")):
-        values = {aspect: str(getattr(chosen.point, attribute)) for aspect, chosen in result.chosen.items()}
+    for name in ("n", "persona", "knowledge"):
+        values = {aspect: str(chosen.point.params[name]) for aspect, chosen in result.chosen.items()}
         first, *others = set(values.values())
         params[name] = ", ".join(f"{aspect}: {value}" for aspect, value in values.items()) if others else first
     return params

@@ -23,7 +23,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -81,6 +81,12 @@ class Point:
     @property
     def variant(self) -> JudgeVariant:
         return JudgeVariant(self.knowledge, self.persona)
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """As the parameters of a run; a single call has no persona."""
+        values = asdict(self) | {"persona": self.persona if self.rounds else "none"}
+        return {"n": values.pop("rounds"), **values}
 
 
 def describe_point(point: Point, calls: float) -> str:

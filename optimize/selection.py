@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -119,5 +118,4 @@ def _log_trial(run: CompileRun, tracker: Tracker | None, point: Point, outcomes:
     progress = run.runner.progress
     progress.best_value = agreement if progress.best_value is None else max(agreement, progress.best_value)
     if tracker is not None:
-        params = asdict(replace(point, persona=point.persona if point.rounds else "none"))
-        tracker.log_trial(describe_point(point, calls), {"n": params.pop("rounds"), **params}, metrics)
+        tracker.log_trial(describe_point(point, calls), point.params, metrics)

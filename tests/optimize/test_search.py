@@ -22,6 +22,7 @@ from debate_judge.optimize.search import (
     Point,
     SearchLimits,
     SearchSpace,
+    describe_point,
 )
 from debate_judge.programs.lm.limits import TooManyUnscoredError
 from tests.optimize.searches import (
@@ -176,6 +177,14 @@ def test_a_disk_that_is_full_ends_the_search_which_goes_on_when_there_is_room(
         with pytest.raises(InputError, match="No space left on device"):
             run_search(FakeScores(varied_noise), storage=file)
     run_search(FakeScores(varied_noise), storage=file)
+
+
+def test_a_run_has_the_names_of_the_verdict_and_a_single_call_no_persona() -> None:
+    single, debate = Point("guide", "strict", 0, False, "half"), Point("none", "strict", 2, True, "given")
+    assert [point.params["persona"] for point in (single, debate)] == ["none", "strict"]
+    assert [point.params["n"] for point in (single, debate)] == [0, 2]
+    assert describe_point(single, 1.0) == "guide, single call, half points"
+    assert describe_point(debate, 7.0) == "n = 2, strict, tie-breaker"
 
 
 # --- what is chosen ---
